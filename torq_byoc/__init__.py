@@ -1,0 +1,75 @@
+"""An Apache TVM (Relax) backend for Torq-class NPUs, with a bit-exact, cycle-counting simulator.
+
+Importing the package is light: TVM and ONNX are imported by the functions that need them.  As soon as TVM
+is imported, in whichever order, the target ``torq``, the Relax pipeline ``torq``, the pattern tables and
+the runtime are registered with it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from torq_byoc import npu_model as npu_model
+from torq_byoc.errors import (
+    CalibrationError,
+    EnvironmentProblem,
+    HardwareConfigError,
+    InternalError,
+    KernelError,
+    LramOverflowError,
+    ModelFileError,
+    ProgramFormatError,
+    QuantizationError,
+    ScheduleError,
+    ShapeError,
+    TorqError,
+    UnsupportedOpError,
+    VerificationError,
+)
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.target import install_hook
+
+if TYPE_CHECKING:
+    from torq_byoc.compiled_model import CompiledModel, load
+    from torq_byoc.compiler import compile, partition_for_torq
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CalibrationError",
+    "CompiledModel",
+    "EnvironmentProblem",
+    "HardwareConfigError",
+    "InternalError",
+    "KernelError",
+    "LramOverflowError",
+    "ModelFileError",
+    "NpuConfig",
+    "ProgramFormatError",
+    "QuantizationError",
+    "ScheduleError",
+    "ShapeError",
+    "TorqError",
+    "UnsupportedOpError",
+    "VerificationError",
+    "compile",
+    "load",
+    "partition_for_torq",
+]
+
+_LAZY = {
+    "CompiledModel": "torq_byoc.compiled_model",
+    "load": "torq_byoc.compiled_model",
+    "compile": "torq_byoc.compiler",
+    "partition_for_torq": "torq_byoc.compiler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+install_hook()

@@ -1,0 +1,313 @@
+"""From a graph and its schedule to torq_hl, in the plainest correct order: tile by tile, every operand
+loaded where it is used and every result stored where it is made.  The passes improve on that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.codegen.hl import (
+    Access,
+    Buffer,
+    BufferKind,
+    Effect,
+    HlProgram,
+    Invocation,
+    Load,
+    Op,
+    PlacedConstant,
+    PlacedOperand,
+    SliceRun,
+    Space,
+    Store,
+    Transfer,
+)
+from torq_byoc.codegen.storage import ALIAS_OPS, storage_roots
+from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers, row_major_strides
+from torq_byoc.kernels.graph import Node, OpGraph, TensorInfo
+from torq_byoc.kernels.kernel import Kernel, Layout, PackedConstant, Region, kernel_for
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.encoding import encoded_size
+from torq_byoc.npu_model.isa import SliceTask
+from torq_byoc.npu_model.timing import dma_cycles, task_cycles
+from torq_byoc.schedules.plan import NodeSchedule, Schedule, Tile
+
+
+def invocation_tasks(
+    graph: OpGraph, node: Node, config: NpuConfig, invocation: Invocation, addresses: Sequence[int]
+) -> list[SliceTask]:
+    """The slice tasks of one kernel call; ``addresses`` gives every buffer's LRAM byte address."""
+    return kernel_for(node.op).tasks(
+        graph,
+        node,
+        config,
+        invocation.region,
+        invocation.output.at(addresses),
+        [operand.at(addresses) for operand in invocation.inputs],
+        [constant.at(addresses) for constant in invocation.constants],
+    )
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Consecutive tasks of a kernel call that make one slice program."""
+
+    tasks: tuple[int, int]
+    nbytes: int
+    cycles: int
+
+
+def _chunks(tasks: Sequence[SliceTask], limit: int) -> list[_Chunk]:
+    """Cut a task list into programs of at most ``limit`` bytes."""
+    chunks: list[_Chunk] = []
+    for position, task in enumerate(tasks):
+        size, cycles = encoded_size(task), task_cycles(task)
+        last = chunks[-1] if chunks else None
+        if last is not None and last.nbytes + size <= limit:
+            chunks[-1] = _Chunk((last.tasks[0], position + 1), last.nbytes + size, last.cycles + cycles)
+        else:
+            chunks.append(_Chunk((position, position + 1), size, cycles))
+    return chunks
+
+
+def build(graph: OpGraph, schedule: Schedule, config: NpuConfig) -> HlProgram:
+    """Lower a scheduled graph to torq_hl.
+
+    Args:
+        graph: operators in topological order.
+        schedule: tiles, slice parts and resident tensors.
+        config: the machine.
+
+    Returns:
+        Ops in execution order; no address is chosen yet.
+    """
+    return _Builder(graph, schedule, config).program()
+
+
+@dataclass(frozen=True)
+class _NodeContext:
+    """What all tiles of a node share."""
+
+    node: Node
+    kernel: Kernel
+    tensor_inputs: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    constants: tuple[PackedConstant, ...]
+    constant_buffers: tuple[int, ...]
+
+
+class _Builder:
+    def __init__(self, graph: OpGraph, schedule: Schedule, config: NpuConfig) -> None:
+        self.graph, self.schedule, self.config = graph, schedule, config
+        self.roots = storage_roots(graph)
+        self.resident_roots = {self.roots[name] for name in schedule.resident}
+        self.buffers: list[Buffer] = []
+        self.ops: list[Op] = []
+        self.step = 0
+        self.tile = 0
+        self.xram: dict[str, int] = {}
+        self.resident: dict[str, int] = {}
+
+    def program(self) -> HlProgram:
+        plans = {plan.node: plan for plan in self.schedule.nodes}
+        self._declare_bindings()
+        for node in self.graph.nodes:
+            if node.op not in ALIAS_OPS:
+                self._node(node, plans[node.name])
+        return HlProgram(tuple(self.buffers), tuple(self.ops), self._tensor_buffers())
+
+    def _tensor_buffers(self) -> Mapping[str, int]:
+        return {name: self.xram[root] for name, root in self.roots.items() if root in self.xram}
+
+    def _declare_bindings(self) -> None:
+        for name in self.graph.inputs:
+            self._xram_tensor(name, BufferKind.INPUT)
+        for name in self.graph.outputs:
+            if self.roots[name] not in self.xram:
+                self._xram_tensor(self.roots[name], BufferKind.OUTPUT)
+
+    def _new_buffer(
+        self, name: str, space: Space, nbytes: int, kind: BufferKind, content: np.ndarray | None = None
+    ) -> int:
+        self.buffers.append(Buffer(len(self.buffers), name, space, nbytes, kind, content))
+        return len(self.buffers) - 1
+
+    def _xram_tensor(self, root: str, kind: BufferKind = BufferKind.ACTIVATION) -> int:
+        """The XRAM buffer of a tensor; constants become read-only images."""
+        if root not in self.xram:
+            content = None
+            if root in self.graph.constants:
+                kind = BufferKind.WEIGHTS
+                content = np.ascontiguousarray(self.graph.constants[root]).reshape(-1).view(np.uint8)
+            nbytes = self.graph.tensors[root].nbytes
+            self.xram[root] = self._new_buffer(root, Space.XRAM, nbytes, kind, content)
+        return self.xram[root]
+
+    def _node(self, node: Node, plan: NodeSchedule) -> None:
+        kernel = kernel_for(node.op)
+        positions = kernel.tensor_inputs(self.graph, node)
+        constants = kernel.constants(self.graph, node, self.config)
+        context = _NodeContext(
+            node,
+            kernel,
+            positions,
+            tuple(kernel.input_layout(self.graph, node, position) for position in positions),
+            constants,
+            tuple(
+                self._new_buffer(
+                    f"{node.name}/{c.name}", Space.XRAM, c.data.nbytes, BufferKind.WEIGHTS, c.data.reshape(-1)
+                )
+                for c in constants
+            ),
+        )
+        for tile in plan.tiles:
+            self._tile(context, tile)
+            self.step += 1
+            self.tile += 1
+
+    def _tile(self, context: _NodeContext, tile: Tile) -> None:
+        node = context.node
+        operands = [self._input(context, which, region) for which, region in enumerate(tile.inputs)]
+        constants = [self._constant(context, which, tile.output) for which in range(len(context.constants))]
+        info = self.graph.tensors[node.output]
+        root = self.roots[node.output]
+        if root in self.resident_roots:
+            output = self._whole(info, self._resident_buffer(root))
+        else:
+            output = self._dense_tile(f"{node.name}/out", info, tile.output)
+        invocations = [Invocation(node.name, part, output, tuple(operands), tuple(constants)) for part in tile.parts]
+        self._run(context, invocations)
+        if root not in self.resident_roots:
+            self._store(node, info, tile.output, output.buffer)
+
+    def _resident_buffer(self, root: str) -> int:
+        if root not in self.resident:
+            nbytes = self.graph.tensors[root].nbytes
+            self.resident[root] = self._new_buffer(root, Space.LRAM, nbytes, BufferKind.ACTIVATION)
+        return self.resident[root]
+
+    def _whole(self, info: TensorInfo, buffer: int) -> PlacedOperand:
+        strides = row_major_strides(info.shape, info.dtype.size)
+        return PlacedOperand(buffer, 0, Region.whole(info.shape), strides, info.dtype)
+
+    def _dense_tile(self, name: str, info: TensorInfo, region: Region) -> PlacedOperand:
+        nbytes = region.size * info.dtype.size
+        buffer = self._new_buffer(name, Space.LRAM, nbytes, BufferKind.ACTIVATION)
+        return PlacedOperand(buffer, 0, region, row_major_strides(region.extent, info.dtype.size), info.dtype)
+
+    def _input(self, context: _NodeContext, which: int, region: Region) -> PlacedOperand:
+        node = context.node
+        name = node.inputs[context.tensor_inputs[which]]
+        info, root = self.graph.tensors[name], self.roots[name]
+        if root in self.resident_roots:
+            return self._whole(info, self._resident_buffer(root))
+        if region.size == 0:
+            return PlacedOperand(-1, 0, region, row_major_strides(region.extent, info.dtype.size), info.dtype)
+        phases = context.layouts[which].phases
+        if phases == (1, 1):
+            placed = self._dense_tile(f"{node.name}/{name}", info, region)
+            transfers = dense_transfers(info.shape, region, info.dtype.size, self.config)
+        else:
+            placed = self._phased_tile(f"{node.name}/{name}", info, region, phases)
+            transfers = phased_transfers(info.shape, region, info.dtype.size, phases, self.config)
+        source = Access(self._xram_tensor(root), Effect.READ, name, region)
+        self._loads(node, source, placed.buffer, transfers)
+        return placed
+
+    def _phased_tile(self, name: str, info: TensorInfo, region: Region, phases: tuple[int, int]) -> PlacedOperand:
+        rows, columns = phased_extent(region, phases)
+        plane_shape = (*region.extent[:-2], rows, columns)
+        phase_bytes = math.prod(plane_shape) * info.dtype.size
+        nbytes = phase_bytes * phases[0] * phases[1]
+        buffer = self._new_buffer(name, Space.LRAM, nbytes, BufferKind.ACTIVATION)
+        strides = row_major_strides(plane_shape, info.dtype.size)
+        return PlacedOperand(buffer, 0, region, strides, info.dtype, phases, (phase_bytes * phases[1], phase_bytes))
+
+    def _constant(self, context: _NodeContext, which: int, output: Region) -> PlacedConstant:
+        constant = context.constants[which]
+        granules, granule_bytes = constant.data.shape
+        first, count = 0, granules
+        if constant.axis is not None:
+            start, extent = output.start[constant.axis], output.extent[constant.axis]
+            first = start // constant.step
+            count = math.ceil((start + extent) / constant.step) - first
+        nbytes = count * granule_bytes
+        name = f"{context.node.name}/{constant.name}"
+        target = self._new_buffer(name, Space.LRAM, nbytes, BufferKind.WEIGHTS)
+        source = Access(context.constant_buffers[which], Effect.READ)
+        self._loads(context.node, source, target, [Transfer(0, first * granule_bytes, nbytes)])
+        return PlacedConstant(target, first, count, granule_bytes)
+
+    def _loads(self, node: Node, source: Access, target: int, transfers: Sequence[Transfer]) -> None:
+        for transfer in transfers:
+            cycles = dma_cycles(transfer.nbytes, self.config)
+            self.ops.append(
+                Load(node.name, self.tile, self.step, source, Access(target, Effect.WRITE), transfer, cycles)
+            )
+
+    def _store(self, node: Node, info: TensorInfo, region: Region, buffer: int) -> None:
+        source = Access(buffer, Effect.READ, info.name, region)
+        target = Access(self._xram_tensor(self.roots[info.name]), Effect.WRITE, info.name, region)
+        for transfer in dense_transfers(info.shape, region, info.dtype.size, self.config):
+            cycles = dma_cycles(transfer.nbytes, self.config)
+            self.ops.append(Store(node.name, self.step, source, target, transfer, cycles))
+
+    def _run(self, context: _NodeContext, invocations: Sequence[Invocation]) -> None:
+        """The slices' programs of one tile; a program too long for its slot is run in several steps."""
+        addresses = [0] * len(self.buffers)
+        chunks = [
+            _chunks(
+                invocation_tasks(self.graph, context.node, self.config, invocation, addresses),
+                self.config.slice_program_bytes,
+            )
+            for invocation in invocations
+        ]
+        for position in range(max(map(len, chunks))):
+            if position:
+                self.step += 1
+            together = [
+                (index, invocations[index], own[position]) for index, own in enumerate(chunks) if position < len(own)
+            ]
+            self._run_together(context, together)
+
+    def _run_together(self, context: _NodeContext, runs: Sequence[tuple[int, Invocation, _Chunk]]) -> None:
+        """One program buffer for all slices: their programs lie behind each other in it."""
+        node = context.node
+        total = sum(chunk.nbytes for _, _, chunk in runs)
+        image = self._new_buffer(f"{node.name}/program", Space.XRAM, total, BufferKind.PROGRAM)
+        program = self._new_buffer(f"{node.name}/program", Space.LRAM, total, BufferKind.PROGRAM)
+        self._loads(node, Access(image, Effect.READ), program, [Transfer(0, 0, total)])
+        offset = 0
+        for index, invocation, chunk in runs:
+            operands = self._operand_accesses(context, invocation)
+            self.ops.append(
+                SliceRun(
+                    node.name,
+                    self.step,
+                    index,
+                    invocation,
+                    chunk.tasks,
+                    program,
+                    offset,
+                    chunk.nbytes,
+                    operands,
+                    chunk.cycles,
+                )
+            )
+            offset += chunk.nbytes
+
+    def _operand_accesses(self, context: _NodeContext, invocation: Invocation) -> tuple[Access, ...]:
+        node = context.node
+        accesses = [Access(invocation.output.buffer, Effect.WRITE, node.output, invocation.region)]
+        for position, operand in zip(context.tensor_inputs, invocation.inputs, strict=True):
+            if operand.buffer < 0:
+                continue
+            name = node.inputs[position]
+            region = context.kernel.input_region(self.graph, node, position, invocation.region)
+            if region.size:
+                accesses.append(Access(operand.buffer, Effect.READ, name, region))
+        accesses += [Access(constant.buffer, Effect.READ) for constant in invocation.constants]
+        return tuple(accesses)

@@ -1,0 +1,102 @@
+"""The codegen stage as a whole: torq_hl, its passes, order, addresses, machine program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from torq_byoc.codegen.build import build
+from torq_byoc.codegen.hl import HlProgram, Load
+from torq_byoc.codegen.lower import lower
+from torq_byoc.codegen.memory import memory_map, place_lram
+from torq_byoc.codegen.passes import LedgerEntry, run_passes
+from torq_byoc.codegen.prefetch import OrderedProgram, order
+from torq_byoc.errors import LramOverflowError
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.program import Program
+from torq_byoc.schedules.plan import Schedule
+
+FILL_LEVELS: tuple[float, ...] = (1.0, 0.92, 0.84, 0.72, 0.6, 0.4)
+"""Shares of the LRAM that prefetching may fill, tried in turn until the buffers can be laid out."""
+
+
+@dataclass(frozen=True)
+class GeneratedProgram:
+    """The machine program of one partition with what the reports need."""
+
+    program: Program
+    lram_peak: int
+    ledger: tuple[LedgerEntry, ...]
+    layer_bytes: dict[str, dict[str, int]]
+
+
+def generate(
+    graph: OpGraph,
+    schedule: Schedule,
+    config: NpuConfig,
+    *,
+    disabled: Collection[str] = (),
+    observe: Callable[[str, HlProgram], None] | None = None,
+) -> GeneratedProgram:
+    """Generate the machine program of a scheduled graph.
+
+    Args:
+        graph: the operators.
+        schedule: decisions for every node.
+        config: the machine.
+        disabled: torq_hl passes to leave out (``prefetch`` among them).
+        observe: called with (pass name, program) after each pass.
+
+    Raises:
+        LramOverflowError: no order of loads lets the buffers be laid out.
+        ScheduleError: a disabled pass does not exist.
+    """
+    naive = build(graph, schedule, config)
+    if observe:
+        observe("build", naive)
+    program, ledger = run_passes(naive, disabled, observe)
+    started = time.perf_counter()
+    ordered, lram = _fit(program, config, hoist="prefetch" not in disabled)
+    if observe:
+        observe("prefetch", ordered.program)
+    memory = memory_map(ordered, lram, config)
+    entry = LedgerEntry("prefetch", time.perf_counter() - started, {})
+    machine = lower(ordered.program, memory, graph, config)
+    return GeneratedProgram(machine, memory.lram_peak, (*ledger, entry), _layer_bytes(ordered.program))
+
+
+def _fit(program: HlProgram, config: NpuConfig, *, hoist: bool) -> tuple[OrderedProgram, dict[int, int]]:
+    """The most ambitious prefetching that the allocator can lay out."""
+    attempts = [(level, 1) for level in FILL_LEVELS] if hoist else []
+    for level, drain in attempts:
+        ordered = order(program, int(config.lram_usable * level), config.lram_word, drain=drain)
+        lram = place_lram(ordered, config)
+        if lram is not None:
+            return ordered, lram
+    for drain in (1, 0):
+        ordered = order(program, config.lram_usable, config.lram_word, hoist=False, drain=drain)
+        lram = place_lram(ordered, config)
+        if lram is not None:
+            return ordered, lram
+    raise LramOverflowError(
+        "the tiles of this schedule cannot be laid out in LRAM together",
+        where=f"{config.name}, {config.lram_usable} usable bytes",
+        why="even without prefetching the buffers alive in one step leave no large enough gap",
+        remedy="schedule with a smaller budget, or choose a machine with more LRAM",
+    )
+
+
+def _layer_bytes(program: HlProgram) -> dict[str, dict[str, int]]:
+    """DMA bytes of every node by direction and by what was moved."""
+    layers: dict[str, dict[str, int]] = {}
+    for op in program.ops:
+        if not hasattr(op, "transfer"):
+            continue
+        inward = isinstance(op, Load)
+        kind = program.buffers[(op.target if inward else op.source).buffer].kind.value
+        entry = layers.setdefault(op.node, {})
+        key = f"{'in' if inward else 'out'}_{kind}"
+        entry[key] = entry.get(key, 0) + op.transfer.nbytes
+    return layers

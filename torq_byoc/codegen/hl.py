@@ -1,0 +1,219 @@
+"""torq_hl: an ordered list of operations on buffers that have a memory space but no address yet.
+
+Every operand is a declared access (buffer, effect, region), so passes work on any operation without
+knowing it: a new kind of op is hoisted, shared or removed by virtue of what it says it reads and writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import numpy as np
+
+from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
+from torq_byoc.npu_model.dtypes import DType
+
+
+class Space(Enum):
+    """Where a buffer lives."""
+
+    XRAM = "xram"
+    LRAM = "lram"
+
+
+class BufferKind(Enum):
+    """What a buffer holds; decides its XRAM section and how its traffic is reported."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    ACTIVATION = "activation"
+    WEIGHTS = "weights"
+    PROGRAM = "program"
+
+
+class Effect(Enum):
+    """What an op does to an operand."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A stretch of memory.  ``content`` is the image of a constant XRAM buffer (programs get theirs late)."""
+
+    index: int
+    name: str
+    space: Space
+    nbytes: int
+    kind: BufferKind
+    content: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One operand of an op.  ``region`` is a box of ``tensor``; None is the whole buffer."""
+
+    buffer: int
+    effect: Effect
+    tensor: str = ""
+    region: Region | None = None
+
+    def conflicts_with(self, other: Access) -> bool:
+        """Whether the two accesses of one buffer must keep their order."""
+        if self.effect is Effect.READ and other.effect is Effect.READ:
+            return False
+        if self.region is None or other.region is None or self.tensor != other.tensor:
+            return True
+        pairs = zip(self.region.start, self.region.extent, other.region.start, other.region.extent, strict=True)
+        return all(a < b + m and b < a + n for a, n, b, m in pairs)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A DMA descriptor with both sides relative to their buffers (see ``isa.DmaDescriptor``)."""
+
+    lram_offset: int
+    xram_offset: int
+    run: int
+    dims: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes moved."""
+        total = self.run
+        for count, _ in self.dims:
+            total *= count
+        return total
+
+
+@dataclass(frozen=True)
+class PlacedOperand:
+    """A ``kernels.kernel.Placement`` relative to a buffer; ``buffer`` -1 is an operand the tile leaves out."""
+
+    buffer: int
+    offset: int
+    region: Region
+    strides: tuple[int, ...]
+    dtype: DType
+    phases: tuple[int, int] = (1, 1)
+    phase_strides: tuple[int, int] = (0, 0)
+
+    def at(self, addresses: Sequence[int]) -> Placement:
+        """The placement once buffers have LRAM addresses."""
+        base = addresses[self.buffer] if self.buffer >= 0 else 0
+        return Placement(base + self.offset, self.region, self.strides, self.dtype, self.phases, self.phase_strides)
+
+
+@dataclass(frozen=True)
+class PlacedConstant:
+    """A ``kernels.kernel.ConstantPlacement`` relative to a buffer."""
+
+    buffer: int
+    first: int
+    count: int
+    granule_bytes: int
+
+    def at(self, addresses: Sequence[int]) -> ConstantPlacement:
+        """The placement once buffers have LRAM addresses."""
+        return ConstantPlacement(addresses[self.buffer], self.first, self.count, self.granule_bytes)
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One kernel call: the part of the node's output that one slice computes, and its operands."""
+
+    node: str
+    region: Region
+    output: PlacedOperand
+    inputs: tuple[PlacedOperand, ...]
+    constants: tuple[PlacedConstant, ...]
+
+
+@dataclass(frozen=True)
+class Load:
+    """XRAM to LRAM for a tile of a node.  ``cycles`` is the transfer time, for ordering decisions."""
+
+    node: str
+    tile: int
+    step: int
+    source: Access
+    target: Access
+    transfer: Transfer
+    cycles: int
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """Declared effects, source first."""
+        return (self.source, self.target)
+
+
+@dataclass(frozen=True)
+class Store:
+    """LRAM to XRAM."""
+
+    node: str
+    step: int
+    source: Access
+    target: Access
+    transfer: Transfer
+    cycles: int
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """Declared effects, source first."""
+        return (self.source, self.target)
+
+
+@dataclass(frozen=True)
+class SliceRun:
+    """One slice program: tasks [first, last) of the kernel call.
+
+    ``program`` is the LRAM buffer that must hold it, at ``program_offset``.
+    """
+
+    node: str
+    step: int
+    slice_index: int
+    invocation: Invocation
+    tasks: tuple[int, int]
+    program: int
+    program_offset: int
+    program_bytes: int
+    operands: tuple[Access, ...]
+    cycles: int
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """Declared effects: operands, then the program that is executed."""
+        return (*self.operands, Access(self.program, Effect.READ))
+
+
+Op = Load | Store | SliceRun
+
+
+@dataclass(frozen=True, eq=False)
+class HlProgram:
+    """Buffers and ops in an order that is correct when executed one after the other."""
+
+    buffers: tuple[Buffer, ...]
+    ops: tuple[Op, ...]
+    tensors: Mapping[str, int]
+    """XRAM buffer of every tensor that has one (aliases share)."""
+
+    def with_ops(self, ops: Sequence[Op]) -> HlProgram:
+        """The same buffers with another list of ops."""
+        return replace(self, ops=tuple(ops))
+
+    def traffic(self) -> dict[str, int]:
+        """Transfers and bytes by direction, as the pass ledger reports them."""
+        loads = [op for op in self.ops if isinstance(op, Load)]
+        stores = [op for op in self.ops if isinstance(op, Store)]
+        return {
+            "in_transfers": len(loads),
+            "in_bytes": sum(op.transfer.nbytes for op in loads),
+            "out_transfers": len(stores),
+            "out_bytes": sum(op.transfer.nbytes for op in stores),
+        }

@@ -1,0 +1,165 @@
+"""torq_hl with addresses to the machine program: encoded slice programs, descriptors, NSS blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from torq_byoc.codegen.build import invocation_tasks
+from torq_byoc.codegen.dependencies import dependencies, engine_of, start_times
+from torq_byoc.codegen.hl import BufferKind, HlProgram, Load, Op, SliceRun, Space
+from torq_byoc.codegen.memory import MemoryMap
+from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
+from torq_byoc.codegen.storage import storage_roots
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.encoding import encode_nss, encode_slice_program
+from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice
+from torq_byoc.npu_model.program import Binding, JobInfo, NssBlock, Program, Segment
+
+
+def lower(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConfig) -> Program:
+    """Assemble the machine program.
+
+    Args:
+        program: torq_hl in its final linear order.
+        memory: address of every buffer.
+        graph: for kernel calls and bindings.
+        config: the machine.
+    """
+    ops = program.ops
+    needed = dependencies(program, memory.addresses)
+    images = _slice_programs(program, memory, graph, config)
+    blocks = sequence(
+        len(ops),
+        start_times(ops, needed),
+        needed,
+        lambda position: engine_of(ops[position]),
+        lambda position: _start(ops[position], memory.addresses.address),
+        config,
+    )
+    nss_blocks, nss_images = _place_blocks(blocks, memory.constants_end, config)
+    bindings = _bindings(program, memory, graph)
+    return Program(
+        config=config,
+        segments=_segments(program, memory, images) + nss_images,
+        inputs=bindings[0],
+        outputs=bindings[1],
+        arena_address=memory.arena_address,
+        arena_bytes=memory.arena_bytes,
+        blocks=nss_blocks,
+        jobs=_jobs(blocks, program),
+    )
+
+
+def _slice_programs(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConfig) -> dict[int, bytearray]:
+    """Images of the XRAM program buffers."""
+    nodes = {node.name: node for node in graph.nodes}
+    address = memory.addresses.address
+    table = [address.get(index, 0) for index in range(len(program.buffers))]
+    sources = {
+        op.target.buffer: op.source.buffer
+        for op in program.ops
+        if isinstance(op, Load) and program.buffers[op.target.buffer].kind is BufferKind.PROGRAM
+    }
+    images: dict[int, bytearray] = {}
+    for op in program.ops:
+        if not isinstance(op, SliceRun):
+            continue
+        source = sources[op.program]
+        image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
+        tasks = invocation_tasks(graph, nodes[op.node], config, op.invocation, table)
+        first, last = op.tasks
+        image[op.program_offset : op.program_offset + op.program_bytes] = encode_slice_program(tasks[first:last])
+    return images
+
+
+def _start(op: Op, address: Mapping[int, int]) -> Start:
+    if isinstance(op, SliceRun):
+        return StartSlice(op.slice_index, address[op.program] + op.program_offset, op.program_bytes)
+    inward = isinstance(op, Load)
+    lram, xram = (op.target, op.source) if inward else (op.source, op.target)
+    descriptor = DmaDescriptor(
+        address[lram.buffer] + op.transfer.lram_offset,
+        address[xram.buffer] + op.transfer.xram_offset,
+        op.transfer.run,
+        op.transfer.dims,
+    )
+    return StartDma(Engine.DMA_IN if inward else Engine.DMA_OUT, descriptor)
+
+
+def _place_blocks(
+    blocks: Sequence[SequencedBlock], address: int, config: NpuConfig
+) -> tuple[tuple[NssBlock, ...], tuple[Segment, ...]]:
+    """Give each block its XRAM address and each fetch its descriptor; sizes do not depend on either."""
+    sizes = [len(encode_nss(block.tasks)) for block in blocks]
+    placed: list[NssBlock] = []
+    for index, size in enumerate(sizes):
+        placed.append(NssBlock(address, size, index % 2))
+        address = -(-(address + size) // config.xram_align) * config.xram_align
+    images = []
+    for index, block in enumerate(blocks):
+        successor = placed[min(index + 1, len(placed) - 1)]
+        fetch = StartDma(
+            Engine.DMA_IN,
+            DmaDescriptor(successor.slot * config.nss_block_bytes, successor.address, successor.size),
+        )
+        tasks = [
+            NssTask(tuple(fetch if start is FETCH else start for start in task.starts), task.waits)
+            for task in block.tasks
+        ]
+        images.append(Segment(placed[index].address, encode_nss(tasks), "nss"))
+    return tuple(placed), tuple(images)
+
+
+def _segments(program: HlProgram, memory: MemoryMap, images: Mapping[int, bytearray]) -> tuple[Segment, ...]:
+    """One segment a kind: neighbouring constants are one image."""
+    segments = []
+    for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM):
+        members = [
+            buffer
+            for buffer in program.buffers
+            if buffer.space is Space.XRAM and buffer.kind is kind and buffer.index in memory.addresses.address
+        ]
+        if not members:
+            continue
+        base = memory.addresses.address[members[0].index]
+        end = memory.addresses.address[members[-1].index] + members[-1].nbytes
+        data = np.zeros(end - base, np.uint8)
+        for buffer in members:
+            offset = memory.addresses.address[buffer.index] - base
+            content = images[buffer.index] if kind is BufferKind.PROGRAM else buffer.content
+            data[offset : offset + buffer.nbytes] = np.frombuffer(memoryview(content), np.uint8)
+        segments.append(Segment(base, data.tobytes(), kind.value))
+    return tuple(segments)
+
+
+def _bindings(program: HlProgram, memory: MemoryMap, graph: OpGraph) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
+    roots = storage_roots(graph)
+    address = memory.addresses.address
+
+    def bind(name: str) -> Binding:
+        info = graph.tensors[name]
+        buffer = program.tensors[roots[name]]
+        return Binding(name, info.shape, info.dtype, address[buffer], info.nbytes, info.scale, info.zero_point)
+
+    return tuple(map(bind, graph.inputs)), tuple(map(bind, graph.outputs))
+
+
+def _jobs(blocks: Sequence[SequencedBlock], program: HlProgram) -> tuple[JobInfo, ...]:
+    """A label and a kind for every start, in program order."""
+    jobs = []
+    for block in blocks:
+        for position in block.jobs:
+            if position < 0:
+                jobs.append(JobInfo("", "nss"))
+                continue
+            op = program.ops[position]
+            if isinstance(op, SliceRun):
+                kind = "slice"
+            else:
+                inward = isinstance(op, Load)
+                kind = program.buffers[(op.target if inward else op.source).buffer].kind.value
+            jobs.append(JobInfo(op.node, kind))
+    return tuple(jobs)

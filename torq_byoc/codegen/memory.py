@@ -1,0 +1,84 @@
+"""Addresses for every buffer: LRAM by lifetime, XRAM in sections (inputs, outputs, scratch, constants)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torq_byoc.codegen.allocate import Allocation, Request, allocate
+from torq_byoc.codegen.dependencies import AddressMap
+from torq_byoc.codegen.hl import BufferKind, HlProgram, Space
+from torq_byoc.codegen.prefetch import OrderedProgram
+from torq_byoc.npu_model.config import NpuConfig
+
+
+@dataclass(frozen=True)
+class MemoryMap:
+    """Byte addresses of all buffers and the extents of the XRAM sections."""
+
+    addresses: AddressMap
+    lram_peak: int
+    arena_address: int
+    arena_bytes: int
+    constants_end: int
+
+
+def place_lram(ordered: OrderedProgram, config: NpuConfig) -> dict[int, int] | None:
+    """LRAM address of every used buffer, or None when they do not fit together."""
+    buffers = ordered.program.buffers
+    indices = sorted(ordered.lifetimes)
+    requests = [
+        Request(max(buffers[i].nbytes, 1), ordered.lifetimes[i].start, ordered.lifetimes[i].end) for i in indices
+    ]
+    allocation = allocate(requests, config.lram_usable, config.lram_word)
+    if allocation is None:
+        return None
+    return {i: config.lram_reserve + offset for i, offset in zip(indices, allocation.offsets, strict=True)}
+
+
+def memory_map(ordered: OrderedProgram, lram: Mapping[int, int], config: NpuConfig) -> MemoryMap:
+    """Lay out XRAM around the given LRAM addresses."""
+    program = ordered.program
+    address = dict(lram)
+    size = {i: program.buffers[i].nbytes for i in lram}
+    used = {access.buffer for op in program.ops for access in op.accesses}
+    cursor = config.xram_base
+    for kind in (BufferKind.INPUT, BufferKind.OUTPUT):
+        for buffer in program.buffers:
+            if buffer.space is Space.XRAM and buffer.kind is kind:
+                address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
+                cursor = _align(cursor + buffer.nbytes, config.xram_page)
+    arena_address = cursor
+    scratch = _place_scratch(program, config)
+    for index, offset in scratch.items():
+        address[index], size[index] = arena_address + offset, program.buffers[index].nbytes
+    arena_bytes = max((scratch[i] + program.buffers[i].nbytes for i in scratch), default=0)
+    cursor = _align(arena_address + arena_bytes, config.xram_page)
+    for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM):
+        for buffer in program.buffers:
+            if buffer.space is Space.XRAM and buffer.kind is kind and buffer.index in used:
+                address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
+                cursor = _align(cursor + buffer.nbytes, config.xram_align)
+    peak = max((lram[i] + program.buffers[i].nbytes for i in lram), default=config.lram_reserve)
+    return MemoryMap(AddressMap(address, size), peak, arena_address, arena_bytes, cursor)
+
+
+def _place_scratch(program: HlProgram, config: NpuConfig) -> dict[int, int]:
+    """Offsets of spilled tensors, reused once their last reader is issued."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for position, op in enumerate(program.ops):
+        for access in op.accesses:
+            buffer = program.buffers[access.buffer]
+            if buffer.space is Space.XRAM and buffer.kind is BufferKind.ACTIVATION:
+                first.setdefault(access.buffer, position)
+                last[access.buffer] = position
+    indices = sorted(first)
+    requests = [Request(program.buffers[i].nbytes, first[i], last[i]) for i in indices]
+    placed: Allocation | None = allocate(requests, config.xram_bytes, config.xram_align)
+    offsets = placed.offsets if placed else ()
+    return dict(zip(indices, offsets, strict=True))
+
+
+def _align(value: int, to: int) -> int:
+    return -(-value // to) * to

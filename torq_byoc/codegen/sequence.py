@@ -1,0 +1,139 @@
+"""From ordered ops to NSS tasks: starts as early as the in-order sequencer allows, in program blocks.
+
+Jobs are emitted by their earliest start time.  Before a job starts the sequencer waits for the engine
+itself and for what the job depends on; as all of those end no later than the job's start time, waiting in
+this order costs nothing over an out-of-order sequencer.  The program is cut into blocks of at most the
+NSS block size; each block fetches its successor just before its own first DMA-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.encoding import encode_nss
+from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, WaitFor
+
+DMA_IN = WaitFor(Engine.DMA_IN)
+FETCH = StartDma(Engine.DMA_IN, DmaDescriptor(0, 0, 1))
+
+
+@dataclass
+class _Block:
+    """A block under construction; ``jobs`` has one entry a start: the op's position, or -1 for the fetch."""
+
+    tasks: list[NssTask] = field(default_factory=list)
+    jobs: list[int] = field(default_factory=list)
+    size: int = 0
+    fetched: bool = False
+
+
+@dataclass(frozen=True)
+class SequencedBlock:
+    """Tasks of one block; the fetch of the next block is the start object ``FETCH`` until addresses are known."""
+
+    tasks: tuple[NssTask, ...]
+    jobs: tuple[int, ...]
+
+
+class _Sequencer:
+    def __init__(self, config: NpuConfig) -> None:
+        self.config = config
+        self.blocks = [_Block()]
+        self.starts: list[Start] = []
+        self.started: list[int] = []
+        self.outstanding: dict[WaitFor, int] = {}
+        self.done: dict[WaitFor, int] = {}
+        self.fetch_outstanding = False
+        self.empty_size = len(encode_nss(()))
+        self.reserve = self._cost(NssTask((FETCH,), (DMA_IN,))) + self._cost(NssTask((), _all_waits(config)))
+
+    def _cost(self, task: NssTask) -> int:
+        return len(encode_nss((task,))) - self.empty_size
+
+    def _close(self, waits: Sequence[WaitFor]) -> None:
+        """End the open task with these waits; the engines are idle from then on."""
+        if not self.starts and not waits:
+            return
+        task = NssTask(tuple(self.starts), tuple(waits))
+        block = self.blocks[-1]
+        block.tasks.append(task)
+        block.jobs += self.started
+        block.size += self._cost(task)
+        self.starts, self.started = [], []
+        for engine in waits:
+            position = self.outstanding.pop(engine, None)
+            if position is not None:
+                self.done[engine] = position
+        if DMA_IN in waits:
+            self.fetch_outstanding = False
+
+    def _start(self, start: Start, engine: WaitFor, position: int, needed: Mapping[WaitFor, int]) -> None:
+        waits = [engine] if engine in self.outstanding else []
+        for other, earlier in needed.items():
+            if other in self.outstanding and other not in waits and self.done.get(other, -1) < earlier:
+                waits.append(other)
+        if waits:
+            self._close(waits)
+        self.starts.append(start)
+        self.started.append(position)
+        self.outstanding[engine] = position
+
+    def emit(self, start: Start, engine: WaitFor, position: int, needed: Mapping[WaitFor, int]) -> None:
+        """Append one job, opening a new block when the current one is full."""
+        pending = self._cost(NssTask((*self.starts, start), _all_waits(self.config)))
+        if self.blocks[-1].size + pending + self.reserve > self.config.nss_block_bytes - self.empty_size:
+            self._end_block()
+        if engine == DMA_IN and not self.blocks[-1].fetched:
+            self._fetch()
+        self._start(start, engine, position, needed)
+
+    def _fetch(self) -> None:
+        self._start(FETCH, DMA_IN, self.done.get(DMA_IN, -1), {})
+        self.started[-1] = -1
+        self.blocks[-1].fetched = True
+        self.fetch_outstanding = True
+
+    def _end_block(self) -> None:
+        """The successor must be in place: a later DMA-in has proved it, or the block waits for it."""
+        if not self.blocks[-1].fetched:
+            self._fetch()
+        self._close([DMA_IN] if self.fetch_outstanding else [])
+        self.blocks.append(_Block())
+
+    def finish(self) -> tuple[SequencedBlock, ...]:
+        """Wait for everything; the last block fetches nothing."""
+        self._close(sorted(self.outstanding, key=lambda w: (w.engine.value, w.slice_index)))
+        last = self.blocks[-1]
+        last.tasks = [NssTask(tuple(s for s in task.starts if s is not FETCH), task.waits) for task in last.tasks]
+        last.jobs = [job for job in last.jobs if job != -1]
+        return tuple(SequencedBlock(tuple(b.tasks), tuple(b.jobs)) for b in self.blocks)
+
+
+def _all_waits(config: NpuConfig) -> tuple[WaitFor, ...]:
+    slices = tuple(WaitFor(Engine.SLICE, index) for index in range(config.slices))
+    return (DMA_IN, WaitFor(Engine.DMA_OUT), *slices)
+
+
+def sequence(
+    count: int,
+    starts: Sequence[int],
+    needed: Sequence[Mapping[WaitFor, int]],
+    engine_at: Callable[[int], WaitFor],
+    start_at: Callable[[int], Start],
+    config: NpuConfig,
+) -> tuple[SequencedBlock, ...]:
+    """Pack jobs into NSS tasks and blocks.
+
+    Args:
+        count: number of jobs.
+        starts: earliest start time of each job, from ``dependencies.start_times``.
+        needed: what each job depends on, by engine.
+        engine_at, start_at: engine and start command of a job.
+        config: block size and slice count.
+    """
+    sequencer = _Sequencer(config)
+    for position in sorted(range(count), key=lambda index: (starts[index], index)):
+        sequencer.emit(start_at(position), engine_at(position), position, needed[position])
+    return sequencer.finish()

@@ -1,0 +1,142 @@
+"""Tile regions as DMA transfers: dense boxes, and boxes split into stride phases on the way in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from torq_byoc.codegen.hl import Transfer
+from torq_byoc.kernels.kernel import Region
+from torq_byoc.npu_model.config import NpuConfig
+
+
+def row_major_strides(shape: Sequence[int], size: int) -> tuple[int, ...]:
+    """Byte strides of a dense tensor of ``size``-byte elements."""
+    strides = [size] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+def dense_transfers(shape: Sequence[int], region: Region, size: int, config: NpuConfig) -> list[Transfer]:
+    """Transfers that move a box of a dense XRAM tensor to or from a dense LRAM tile.
+
+    Args:
+        shape: extents of the XRAM tensor.
+        region: the box.
+        size: bytes an element.
+        config: limits of the DMA descriptor.
+
+    Returns:
+        As few transfers as the descriptor's strided dims allow; empty for an empty box.
+    """
+    if region.size == 0:
+        return []
+    strides = row_major_strides(shape, size)
+    base = sum(start * stride for start, stride in zip(region.start, strides, strict=True))
+    walk = list(zip(region.extent, strides, strict=True))
+    return list(_descriptors(walk, base, 0, size, config))
+
+
+def phased_extent(region: Region, phases: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of one phase plane of a region."""
+    return math.ceil(region.extent[-2] / phases[0]), math.ceil(region.extent[-1] / phases[1])
+
+
+def phased_transfers(
+    shape: Sequence[int], region: Region, size: int, phases: tuple[int, int], config: NpuConfig
+) -> list[Transfer]:
+    """Transfers that move a box of a dense XRAM tensor into an LRAM tile split into stride phases.
+
+    The tile is [py, px, ..., rows / py, columns / px] (``kernels.kernel.Layout``).  A phase with fewer rows
+    or columns than the others leaves holes in its LRAM planes; as the LRAM side of a transfer is
+    contiguous, the holes are filled with whatever follows in XRAM, except at the very end of the tensor,
+    where they stay unwritten (no kernel reads them).
+    """
+    rows, columns = phased_extent(region, phases)
+    strides = row_major_strides(shape, size)
+    base = sum(start * stride for start, stride in zip(region.start, strides, strict=True))
+    outer = list(zip(region.extent[:-2], strides[:-2], strict=True))
+    phase_bytes = math.prod(count for count, _ in outer) * rows * columns * size
+    transfers: list[Transfer] = []
+    for phase_y, phase_x in product(range(phases[0]), range(phases[1])):
+        present = (
+            math.ceil((region.extent[-2] - phase_y) / phases[0]),
+            math.ceil((region.extent[-1] - phase_x) / phases[1]),
+        )
+        if min(present) <= 0:
+            continue
+        plane = _PhasePlanes(
+            (rows, columns),
+            present,
+            (phases[0] * strides[-2], phases[1] * size),
+            size,
+            math.prod(shape) * size,
+            config,
+        )
+        lram = (phase_y * phases[1] + phase_x) * phase_bytes
+        transfers += plane.transfers(outer, base + phase_y * strides[-2] + phase_x * size, lram)
+    return transfers
+
+
+@dataclass(frozen=True)
+class _PhasePlanes:
+    """The planes of one phase: full extent in LRAM, extent that exists, XRAM steps, end of the tensor."""
+
+    extent: tuple[int, int]
+    present: tuple[int, int]
+    steps: tuple[int, int]
+    size: int
+    limit: int
+    config: NpuConfig
+
+    def transfers(self, outer: list[tuple[int, int]], xram: int, lram: int) -> Iterator[Transfer]:
+        """Everything in one descriptor when it stays inside the tensor; else all but the last plane so."""
+        walk = [*outer, *zip(self.extent, self.steps, strict=True)]
+        last = xram + sum((count - 1) * stride for count, stride in walk) + self.size
+        if last <= self.limit:
+            yield from _descriptors(walk, xram, lram, self.size, self.config)
+        elif not outer:
+            yield from self._last_plane(xram, lram)
+        else:
+            (count, stride), inner = outer[0], outer[1:]
+            inner_bytes = math.prod(c for c, _ in inner) * math.prod(self.extent) * self.size
+            if count > 1:
+                yield from self.transfers([(count - 1, stride), *inner], xram, lram)
+            last_index = count - 1
+            yield from self.transfers(inner, xram + last_index * stride, lram + last_index * inner_bytes)
+
+    def _last_plane(self, xram: int, lram: int) -> Iterator[Transfer]:
+        rows, width = self.present[0], self.extent[1]
+        end = xram + (rows - 1) * self.steps[0] + (width - 1) * self.steps[1] + self.size
+        whole = rows if end <= self.limit else rows - 1
+        if whole:
+            walk = [(whole, self.steps[0]), (width, self.steps[1])]
+            yield from _descriptors(walk, xram, lram, self.size, self.config)
+        if whole < rows:
+            start, target = xram + whole * self.steps[0], lram + whole * width * self.size
+            yield from _descriptors([(self.present[1], self.steps[1])], start, target, self.size, self.config)
+
+
+def _descriptors(
+    walk: Sequence[tuple[int, int]], xram: int, lram: int, size: int, config: NpuConfig
+) -> Iterator[Transfer]:
+    """Merge neighbouring dims that are contiguous, then emit descriptors of at most the allowed dims."""
+    run = size
+    merged: list[tuple[int, int]] = []
+    for count, stride in reversed(walk):
+        if count == 1:
+            continue
+        if not merged and stride == run:
+            run *= count
+        elif merged and stride == merged[0][0] * merged[0][1]:
+            merged[0] = (merged[0][0] * count, merged[0][1])
+        else:
+            merged.insert(0, (count, stride))
+    outer, inner = merged[: -config.limits.dma_strided_dims], merged[-config.limits.dma_strided_dims :]
+    inner_bytes = run * math.prod(count for count, _ in inner)
+    for position, index in enumerate(product(*(range(count) for count, _ in outer))):
+        offset = sum(i * stride for i, (_, stride) in zip(index, outer, strict=True))
+        yield Transfer(lram + position * inner_bytes, xram + offset, run, tuple(inner))

@@ -1,0 +1,114 @@
+"""Floor 0: the one exception tree of the project.
+
+Every message a user sees has four short parts: *what* went wrong, *where* (node, tensor, file and
+offset), *why* (the number against the limit) and *try* (the remedy).  The command line prints them as
+text or, with ``--json``, as an object with the same fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class TorqError(Exception):
+    """A failure with its cause and its remedy.
+
+    Args:
+        what: one sentence saying what failed.
+        where: the node, tensor, file or offset concerned; empty when it is the whole input.
+        why: the fact behind the failure, as a number against its limit where there is one.
+        remedy: what the reader can do about it.
+        details: machine-readable facts, added to the ``--json`` form.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        why: str = "",
+        remedy: str = "",
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.what = what
+        self.where = where
+        self.why = why
+        self.remedy = remedy
+        self.details = dict(details or {})
+        super().__init__(self.render())
+
+    @property
+    def kind(self) -> str:
+        """The class name, as it appears in the ``--json`` form."""
+        return type(self).__name__
+
+    def render(self) -> str:
+        """The message as a person reads it, one part a line, empty parts left out."""
+        parts = [("", self.what), ("where: ", self.where), ("why: ", self.why), ("try: ", self.remedy)]
+        return "\n".join(label + text for label, text in parts if text)
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as the ``--json`` form carries it."""
+        return {
+            "error": self.kind,
+            "what": self.what,
+            "where": self.where,
+            "why": self.why,
+            "try": self.remedy,
+            "details": self.details,
+        }
+
+
+class ModelFileError(TorqError):
+    """The model file cannot be read, is malformed, or points outside its folder."""
+
+
+class UnsupportedOpError(TorqError):
+    """Operators that can run neither on the NPU nor on the CPU; all of a model's at once."""
+
+
+class ShapeError(TorqError):
+    """A dimension is unknown, negative, or does not fit its neighbour."""
+
+
+class QuantizationError(TorqError):
+    """Scales, zero points or integer parameters that the arithmetic cannot express."""
+
+
+class HardwareConfigError(TorqError):
+    """A hardware description that no machine could have, or an unknown preset."""
+
+
+class LramOverflowError(TorqError):
+    """One tile of an operator does not fit the on-chip memory; carries a demand report."""
+
+
+class ScheduleError(TorqError):
+    """A decision record that does not apply to this model or machine."""
+
+
+class KernelError(TorqError):
+    """A loop nest that breaks a rule of the kernel DSL or exceeds a capacity of the slice."""
+
+
+class ProgramFormatError(TorqError):
+    """A container that is corrupted, truncated, or of a newer format."""
+
+
+class VerificationError(TorqError):
+    """A program that the verifier refuses; it is never run."""
+
+
+class CalibrationError(TorqError):
+    """Calibration or input data with wrong keys, shapes, types or values."""
+
+
+class EnvironmentProblem(TorqError):
+    """Something the work needs is missing on this machine: a library, a compiler, disk space."""
+
+
+class InternalError(TorqError):
+    """A defect of ours; the message names the repro bundle that was written."""

@@ -1,0 +1,65 @@
+"""Softmax of the older operator sets, and local response normalisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tvm import relax
+
+from torq_byoc.frontend.converters.support import Converter, OnnxCall, dtype_of, static_shape
+from torq_byoc.frontend.geometry import normalize_axis
+
+
+def softmax(op: Callable[..., relax.Expr]) -> Converter:
+    """Softmax and LogSoftmax -> one op over one axis.
+
+    Before opset 13 the axes from ``axis`` on are normalised together; where more than one of them is
+    larger than 1 that is ``reshape``, the op, ``reshape``.
+    """
+
+    def convert(call: OnnxCall) -> relax.Expr:
+        x = call.data()
+        shape = static_shape(x, call)
+        default = -1 if call.opset >= 13 else 1
+        axis = int(call.attrs.get("axis", default))
+        if call.opset >= 13:
+            return op(x, axis=normalize_axis(axis, len(shape), call.name))
+        axis = min(axis + len(shape) if axis < 0 else axis, len(shape) - 1)
+        spread = [i for i in range(axis, len(shape)) if shape[i] != 1] or [axis]
+        if len(spread) == 1:
+            return op(x, axis=spread[0])
+        flat = relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        return relax.op.reshape(op(flat, axis=1), shape)
+
+    return convert
+
+
+def local_response(call: OnnxCall) -> relax.Expr:
+    """LRN -> ``divide(x, power(add(multiply(avg, alpha), bias), beta))``.
+
+    ``avg`` is ``reshape(nn.avg_pool2d(reshape(multiply(x, x))))``: the channel axis is laid along the pool's
+    rows (shape [N, 1, C, H*W], kernel [size, 1]), zeros counted, so it is the window's sum over ``size``.
+    """
+    x = call.data()
+    shape = static_shape(x, call)
+    size = int(call.attrs["size"])
+    before, after = (size - 1) // 2, size // 2
+    rows = (shape[0], 1, shape[1], math.prod(shape[2:]))
+    squares = relax.op.reshape(relax.op.multiply(x, x), rows)
+    pooled = relax.op.nn.avg_pool2d(
+        squares, pool_size=(size, 1), strides=(1, 1), padding=(before, 0, after, 0), count_include_pad=True
+    )
+    dtype = dtype_of(x)
+    scaled = relax.op.multiply(
+        relax.op.reshape(pooled, shape), relax.const(float(call.attrs.get("alpha", 1e-4)), dtype)
+    )
+    base = relax.op.add(scaled, relax.const(float(call.attrs.get("bias", 1.0)), dtype))
+    return relax.op.divide(x, relax.op.power(base, relax.const(float(call.attrs.get("beta", 0.75)), dtype)))
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Softmax": softmax(relax.op.nn.softmax),
+    "LogSoftmax": softmax(relax.op.nn.log_softmax),
+    "LRN": local_response,
+}

@@ -1,0 +1,81 @@
+"""Reading an ONNX file without trusting it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from torq_byoc.errors import ModelFileError
+from torq_byoc.frontend.external_data import resolve_external_data
+from torq_byoc.frontend.limits import MAX_MODEL_BYTES
+from torq_byoc.frontend.validator.size import check_size
+
+
+def load_model(path: str | Path) -> onnx.ModelProto:
+    """Read a model and its external data.
+
+    Only the file's form is checked here; ``validate`` looks at the graph.
+
+    Raises:
+        ModelFileError: the file is missing, unreadable, empty, not ONNX, too large or too deeply nested, or
+            its external data is missing or lies outside the model's folder.
+    """
+    path = Path(path)
+    model = parse_model(_read(path), str(path))
+    check_size(model)
+    resolve_external_data(model, path.parent)
+    return model
+
+
+def parse_model(data: bytes, where: str = "") -> onnx.ModelProto:
+    """A model from the bytes of an ONNX file; external data is left unresolved.
+
+    Raises:
+        ModelFileError: the bytes are no ONNX model.
+    """
+    if not data:
+        raise ModelFileError("The model file is empty", where=where, why="0 bytes", remedy="export the model again")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RecursionError, ValueError) as error:
+        raise _not_onnx(where, f"it does not parse as an ONNX message ({len(data)} bytes)") from error
+    if not model.HasField("graph") or model.ir_version <= 0:
+        raise _not_onnx(where, "it holds no graph" if model.ir_version > 0 else "it names no IR version")
+    return model
+
+
+def _not_onnx(where: str, why: str) -> ModelFileError:
+    return ModelFileError(
+        "The file is not an ONNX model, or is damaged",
+        where=where,
+        why=why,
+        remedy="check that the path is right and that the file was copied completely",
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelFileError(
+                "The model is not a regular file", where=str(path), remedy="give the path of an .onnx file"
+            )
+        if status.st_size > MAX_MODEL_BYTES:
+            raise ModelFileError(
+                "The model file is too large",
+                where=str(path),
+                why=f"{status.st_size} bytes, at most {MAX_MODEL_BYTES}",
+                remedy="store the weights as external data or split the model",
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ModelFileError(
+            "The model file cannot be read",
+            where=str(path),
+            why=getattr(error, "strerror", None) or str(error),
+            remedy="check the path and the file's permissions",
+        ) from error

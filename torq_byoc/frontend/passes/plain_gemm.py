@@ -1,0 +1,89 @@
+"""Gemm with constant weights multiplies by them as they are: no transposed weight, no factors.
+
+Before: ``y = Gemm(x, w: NxK, c, alpha=2, beta=0.5, transB=1)``
+After:  ``y = Gemm(x, 2 * transpose(w): KxN, 0.5 * c)``
+
+A quantized weight is transposed in its integers: ``DequantizeLinear(w, axis=0)`` becomes
+``DequantizeLinear(transpose(w), axis=1)``.  A Transpose of a quantized weight moves into it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from torq_byoc.frontend.graph import attribute
+from torq_byoc.frontend.passes.editor import GraphEditor
+
+
+def plain_gemm(editor: GraphEditor) -> int:
+    """Returns the number of nodes rewritten."""
+    changes = 0
+    for node in editor.graph.node:
+        if node.op_type == "Gemm":
+            changes += _transpose_weight(node, editor) | _fold_factors(node, editor)
+        elif node.op_type == "Transpose":
+            changes += _transpose_dequantize(node, editor)
+    return changes
+
+
+def _transpose_weight(node: onnx.NodeProto, editor: GraphEditor) -> bool:
+    if not attribute(node, "transB", 0):
+        return False
+    weights = editor.array(node.input[1])
+    if weights is not None:
+        node.input[1] = editor.add_constant(weights.T, node.input[1])
+    else:
+        moved = _permuted_dequantize(node.input[1], (1, 0), node, editor)
+        if moved is None:
+            return False
+        node.input[1] = moved
+    _drop(node, "transB")
+    return True
+
+
+def _fold_factors(node: onnx.NodeProto, editor: GraphEditor) -> bool:
+    changed = False
+    for name, index in (("alpha", 1), ("beta", 2)):
+        factor = float(attribute(node, name, 1.0))
+        values = editor.array(node.input[index]) if len(node.input) > index else None
+        if factor != 1.0 and values is not None and values.dtype == np.float32:
+            product = (values.astype(np.float64) * factor).astype(np.float32)
+            node.input[index] = editor.add_constant(product, node.input[index])
+            _drop(node, name)
+            changed = True
+    return changed
+
+
+def _transpose_dequantize(node: onnx.NodeProto, editor: GraphEditor) -> bool:
+    perm = attribute(node, "perm")
+    if not isinstance(perm, list) or node.output[0] in editor.output_names:
+        return False
+    moved = _permuted_dequantize(node.input[0], perm, node, editor)
+    return moved is not None and editor.bypass(node, moved)
+
+
+def _permuted_dequantize(name: str, perm: Sequence[int], before: onnx.NodeProto, editor: GraphEditor) -> str | None:
+    """A DequantizeLinear of the permuted integers; None when ``name`` is not a dequantized constant."""
+    source = editor.producers.get(name)
+    if source is None or source.op_type != "DequantizeLinear" or attribute(source, "block_size", 0):
+        return None
+    integers, scale = editor.array(source.input[0]), editor.array(source.input[1])
+    if integers is None or scale is None or integers.ndim != len(perm):
+        return None
+    axis = int(attribute(source, "axis", 1)) % max(integers.ndim, 1) if scale.size > 1 else 0
+    stored = editor.add_constant(integers.transpose(perm), source.input[0])
+    output = editor.fresh_name(name)
+    extra: dict[str, Any] = {"axis": list(perm).index(axis)} if scale.size > 1 else {}
+    copy = editor.node("DequantizeLinear", [stored, *source.input[1:]], output, source, **extra)
+    editor.insert_before(before, [copy])
+    return output
+
+
+def _drop(node: onnx.NodeProto, name: str) -> None:
+    kept = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in node.attribute if a.name != name]
+    del node.attribute[:]
+    node.attribute.extend(kept)

@@ -1,0 +1,126 @@
+"""The Relax side of a compiled model: what calls the NPU programs and runs everything else on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from torq_byoc.npu_model.runtime import RUN_FUNCTION
+
+
+def is_npu_function(function: object) -> bool:
+    """Whether a module's function is a partition for the NPU."""
+    return isinstance(function, relax.Function) and bool(function.attrs) and function.attrs.get("Codegen") == "torq"
+
+
+def npu_functions(module: tvm.IRModule) -> dict[str, relax.Function]:
+    """Partitions of a module by global symbol, in name order."""
+    found = {var.name_hint: function for var, function in module.functions.items() if is_npu_function(function)}
+    return dict(sorted(found.items()))
+
+
+@relax.expr_functor.mutator
+class _CallRewriter(relax.PyExprMutator):
+    """Calls of partitions become calls of the runtime with the program as a constant."""
+
+    def __init__(self, module: tvm.IRModule, programs: Mapping[str, bytes]) -> None:
+        super().__init__(module)
+        self.module = module
+        self.programs = programs
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        if not isinstance(call.op, tvm.ir.GlobalVar) or not is_npu_function(self.module[call.op]):
+            return call
+        blob = np.frombuffer(self.programs[call.op.name_hint], np.uint8)
+        arguments = relax.Tuple([relax.const(blob), relax.prim_value(len(call.args)), *call.args])
+        outputs = call.ty
+        if isinstance(outputs, relax.TupleType):
+            outputs = list(outputs.fields)
+        return relax.call_dps_packed(RUN_FUNCTION, arguments, outputs)
+
+
+def with_runtime_calls(module: tvm.IRModule, programs: Mapping[str, bytes]) -> tvm.IRModule:
+    """Replace calls of partitions by runtime calls and drop the partitions.
+
+    Args:
+        module: a partitioned module.
+        programs: for every partition the bytes that its call carries: the packed program, or a reference.
+
+    Returns:
+        A module that TVM's default pipeline can build.
+    """
+    rewriter = _CallRewriter(module, programs)
+    for var, function in module.functions.items():
+        if isinstance(function, relax.Function) and not is_npu_function(function):
+            rewriter.builder_.update_func(var, rewriter.visit_expr(function))
+    rewritten = rewriter.builder_.get()
+    kept = {var: function for var, function in rewritten.functions.items() if not is_npu_function(function)}
+    return tvm.IRModule(kept, attrs=rewritten.attrs)
+
+
+def is_direct(module: tvm.IRModule) -> bool:
+    """Whether ``main`` does nothing but hand its parameters, in order, to one partition and return its results."""
+    main = module["main"]
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    calls = [binding for binding in bindings if isinstance(binding.value, tvm.ir.Call)]
+    if len(calls) != 1 or not isinstance(calls[0].value.op, tvm.ir.GlobalVar):
+        return False
+    call = calls[0].value
+    if len(call.args) != len(main.params):
+        return False
+    if any(not argument.same_as(parameter) for argument, parameter in zip(call.args, main.params, strict=True)):
+        return False
+    return _returns_in_order(calls[0].var, [b for b in bindings if b is not calls[0]], main.body.body)
+
+
+def _returns_in_order(result: relax.Var, rest: list[relax.Binding], returned: relax.Expr) -> bool:
+    position: dict[relax.Var, int | None] = {result: None}
+    for binding in rest:
+        value = binding.value
+        if isinstance(value, relax.TupleGetItem) and value.tuple_value.same_as(result):
+            position[binding.var] = int(value.index)
+        elif isinstance(value, relax.Var) and value in position:
+            position[binding.var] = position[value]
+        elif isinstance(value, relax.Tuple) and [position.get(field, -1) for field in value.fields] == list(
+            range(len(value.fields))
+        ):
+            position[binding.var] = None
+        else:
+            return False
+    if isinstance(returned, relax.Tuple):
+        return [position.get(field, -1) for field in returned.fields] == list(range(len(returned.fields)))
+    return isinstance(returned, relax.Var) and position.get(returned, -1) in (None, 0)
+
+
+def serialize(module: tvm.IRModule) -> bytes:
+    """The module as JSON bytes."""
+    return tvm.ir.save_json(module).encode()
+
+
+def deserialize(data: bytes) -> tvm.IRModule:
+    """The module of ``serialize``."""
+    return tvm.ir.load_json(data.decode())
+
+
+@dataclass(frozen=True)
+class HostExecutable:
+    """A built host module, called with numpy arrays in parameter order."""
+
+    function: Callable[..., object]
+
+    def __call__(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
+        """Results of ``main`` in order."""
+        result = self.function(*(tvm.runtime.tensor(np.ascontiguousarray(value)) for value in arguments))
+        fields = result if not isinstance(result, tvm.runtime.Tensor) else [result]
+        return [field.numpy() for field in fields]
+
+
+def build_host(module: tvm.IRModule) -> HostExecutable:
+    """Build a module with runtime calls for this machine's CPU."""
+    executable = tvm.compile(module, target=tvm.target.Target("llvm"))
+    return HostExecutable(relax.VirtualMachine(executable, tvm.cpu())["main"])

@@ -1,0 +1,215 @@
+"""Convolution: lanes are pixels of a plane, the ALU groups are four output channels (an outer product).
+
+``conv2d`` covers dense, grouped and depthwise convolutions; depthwise ones take the nest of ``depthwise.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.kernels.columns import columns_divide
+from torq_byoc.kernels.conv_packing import BLOCK, pack_pairs, pack_weights
+from torq_byoc.kernels.conv_reference import convolve
+from torq_byoc.kernels.conv_tile import ConvTile, conv_geometry, conv_shape
+from torq_byoc.kernels.depthwise import depthwise_nests
+from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import (
+    ConstantPlacement,
+    Kernel,
+    Layout,
+    PackedConstant,
+    Placement,
+    Region,
+    register,
+)
+from torq_byoc.kernels.rescaling import act_config, pair_type
+from torq_byoc.kernels.windows import explicit_pads, window_axes
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, Role, SliceTask, Tag
+
+
+@register
+class Conv2d(Kernel):
+    """Two-dimensional convolution, dense, grouped or depthwise, with a constant kernel."""
+
+    op = "conv2d"
+
+    def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """See ``Kernel.reference``; exact for integers, fp32 accumulation for bf16."""
+        return convolve(graph, node, inputs[0], inputs[1])
+
+    def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
+        """The image; weights and biases are packed."""
+        del graph, node
+        return (0,)
+
+    def unsupported(self, graph: OpGraph, node: Node, config: NpuConfig) -> str | None:
+        """Why the machine cannot run this convolution, or None when it can.
+
+        A border that cannot be expressed is reported too: adding ``explicit_pads`` by a separate pad node, and
+        giving the convolution pads of 0, makes it possible.
+        """
+        if node.inputs[1] not in graph.constants:
+            return "the weights are not constant"
+        geometry = conv_geometry(graph, node)
+        if geometry is None:
+            return "the border cannot be expressed: pad the input by a separate node"
+        reduction = conv_shape(graph, node).reduction
+        if reduction > config.limits.max_reduction:
+            return f"{reduction} products per output, the limit is {config.limits.max_reduction}"
+        return None
+
+    def explicit_pads(self, graph: OpGraph, node: Node) -> tuple[int, int, int, int]:
+        """Elements (top, left, bottom, right) that a pad node must add so that pads of 0 give the same output."""
+        return explicit_pads(*window_axes(graph, node, graph.tensors[node.inputs[1]].shape[2:4]))
+
+    def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
+        """Weights and bias/scale pairs, a granule for every block of 4 output channels (or every group)."""
+        del config
+        shape = conv_shape(graph, node)
+        weights = pack_weights(graph.constants[node.inputs[1]], shape.geometry, shape.packing_groups)
+        pairs = pack_pairs(node.rescale, shape.out_channels, shape.packing_groups, shape.data_type.is_float)
+        granules = -(-shape.out_channels // shape.granule_channels)
+        return tuple(
+            PackedConstant(name, data.reshape(granules, -1), axis=1, step=shape.granule_channels)
+            for name, data in (("weights", weights), ("pairs", pairs))
+        )
+
+    def input_layout(self, graph: OpGraph, node: Node, position: int) -> Layout:
+        """Stride phases."""
+        del position
+        rows, columns = window_axes(graph, node, graph.tensors[node.inputs[1]].shape[2:4])
+        return Layout((rows.stride, columns.stride))
+
+    def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:
+        """Rows and columns under the kernel; the input channels of the groups touched."""
+        del position
+        rows, columns = window_axes(graph, node, graph.tensors[node.inputs[1]].shape[2:4])
+        row, height = rows.input_span(output.start[2], output.extent[2])
+        column, width = columns.input_span(output.start[3], output.extent[3])
+        out_channels, group_in = graph.tensors[node.inputs[1]].shape[:2]
+        group_out = out_channels // int(node.attrs.get("groups", 1))
+        first = output.start[1] // group_out
+        last = (output.start[1] + output.extent[1] - 1) // group_out
+        channels = (last + 1 - first) * group_in
+        return Region((output.start[0], first * group_in, row, column), (output.extent[0], channels, height, width))
+
+    def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
+        """Images and rows anywhere, channels at granules, columns where the border allows."""
+        del config
+        shape = conv_shape(graph, node)
+        geometry = shape.geometry
+        divisible = columns_divide(geometry.plane_columns, geometry.lead, geometry.trail)
+        return 1, shape.granule_channels, 1, 1 if divisible else 0
+
+    def tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """See ``Kernel.tasks``: one task, plus one for a remainder of output channels, per run of groups."""
+        shape = conv_shape(graph, node)
+        act = act_config(node.rescale, shape.data_type, shape.weight_type)
+        tile = ConvTile.of(shape, region, output, inputs[0], constants, act)
+        nests = depthwise_nests(tile) if shape.depthwise else _dense_nests(tile)
+        return [build(nest, config) for nest in nests]
+
+    def macs(self, graph: OpGraph, node: Node) -> int:
+        """Output elements x (C / groups) x KH x KW."""
+        _, group_in, kernel_h, kernel_w = graph.tensors[node.inputs[1]].shape
+        return int(np.prod(graph.tensors[node.output].shape)) * group_in * kernel_h * kernel_w
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Output channels that one nest can cover: ``groups`` groups from ``group``, of each of them ``blocks``
+    blocks of ``members`` channels from ``channel`` (counted inside the group)."""
+
+    group: int
+    groups: int
+    channel: int
+    blocks: int
+    members: int
+
+
+def _dense_nests(tile: ConvTile) -> Iterator[LoopNest]:
+    """One nest for the whole blocks and one for the rest of each run of equally cut groups."""
+    for group, groups, channel, count in _group_runs(tile):
+        blocks, rest = divmod(count, BLOCK)
+        if blocks:
+            yield _nest(tile, _Run(group, groups, channel, blocks, BLOCK))
+        if rest:
+            yield _nest(tile, _Run(group, groups, channel + blocks * BLOCK, 1, rest))
+
+
+def _group_runs(tile: ConvTile) -> Iterator[tuple[int, int, int, int]]:
+    """Cut the region's output channels at groups: (first group, groups, first channel inside, channels)."""
+    size = tile.shape.group_out
+    start, end = tile.region.start[1], tile.region.start[1] + tile.region.extent[1]
+    if start % size:
+        head = min(end, start - start % size + size)
+        yield start // size, 1, start % size, head - start
+        start = head
+    whole = (end - start) // size
+    if whole:
+        yield start // size, whole, 0, size
+        start += whole * size
+    if start < end:
+        yield start // size, 1, 0, end - start
+
+
+def _nest(tile: ConvTile, run: _Run) -> LoopNest:
+    shape, taps = tile.shape, tile.tap_strides()
+    source, output = tile.source.strides, tile.output.strides
+    channel = run.group * shape.group_out + run.channel
+    loops = [
+        tile.batch_loop(),
+        LoopSpec("group", run.groups, Role.PARALLEL, Tag.GROUP),
+        LoopSpec("block", run.blocks, Role.PARALLEL, Tag.OUT_CHANNEL),
+        tile.lane_loop(),
+        LoopSpec("member", run.members, Role.GROUP, Tag.OUT_CHANNEL),
+        LoopSpec("channel", shape.group_in, Role.REDUCE, Tag.IN_CHANNEL),
+        *tile.kernel_loops(),
+    ]
+    return LoopNest(
+        loops=tuple(loops),
+        data=Operand(
+            tile.data_address(run.group * shape.group_in),
+            shape.data_type,
+            {"n": source[0], "group": shape.group_in * source[1], "channel": source[1], **tile.phase_strides()},
+        ),
+        weight=Operand(
+            tile.weight_address(channel) + tile.unused_lead_bytes,
+            shape.weight_type,
+            {**taps, "channel": tile.channel_weight_bytes, "group": tile.group_weight_bytes, "block": tile.block_bytes},
+        ),
+        bias=Operand(
+            tile.pair_address(channel),
+            pair_type(shape.data_type.is_float),
+            {"group": tile.group_pair_bytes, "block": BLOCK * tile.pair_bytes, "member": tile.pair_bytes},
+        ),
+        result=Operand(
+            tile.result_address(channel),
+            tile.output.dtype,
+            {
+                "n": output[0],
+                "group": shape.group_out * output[1],
+                "block": BLOCK * output[1],
+                "member": output[1],
+            },
+        ),
+        alu=AluConfig(Op0.MUL, Op1.ACC),
+        act=tile.act,
+        plane=tile.walk.plane,
+        window=tile.walk.window,
+        weights=run.members,
+    )

@@ -1,0 +1,212 @@
+"""What all convolution nests share: facts of the node, one tile's addresses, the loops over the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torq_byoc.errors import UnsupportedOpError
+from torq_byoc.kernels.columns import whole_fit
+from torq_byoc.kernels.conv_packing import BLOCK, kernel_extents
+from torq_byoc.kernels.dsl import LoopSpec
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
+from torq_byoc.kernels.planes import PlaneWalk, WindowGeometry
+from torq_byoc.kernels.rescaling import pair_bytes
+from torq_byoc.kernels.windows import window_axes
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import ActConfig, Role, Tag
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """Facts of a convolution node that do not depend on the tile."""
+
+    geometry: WindowGeometry
+    data_type: DType
+    weight_type: DType
+    in_channels: int
+    out_channels: int
+    groups: int
+    pad_value: int
+
+    @property
+    def depthwise(self) -> bool:
+        """One output channel for every input channel: the nest of ``depthwise.py``."""
+        return self.groups == self.in_channels == self.out_channels and self.groups > 1
+
+    @property
+    def packing_groups(self) -> int:
+        """Groups that are padded to whole blocks of output channels on their own."""
+        return 1 if self.depthwise else self.groups
+
+    @property
+    def group_out(self) -> int:
+        """Output channels of a packing group."""
+        return self.out_channels // self.packing_groups
+
+    @property
+    def group_in(self) -> int:
+        """Input channels that an output channel reads."""
+        return self.in_channels // self.groups
+
+    @property
+    def granule_channels(self) -> int:
+        """Output channels whose packed constants travel together: a block of 4, or a whole group when groups
+        are not multiples of 4 channels."""
+        return BLOCK if self.packing_groups == 1 or self.group_out % BLOCK == 0 else self.group_out
+
+    @property
+    def reduction(self) -> int:
+        """Products that one output sums up, zero taps included."""
+        phases_y, phases_x, kernel_h, kernel_w = kernel_extents(self.geometry)
+        return self.group_in * phases_y * phases_x * kernel_h * kernel_w
+
+
+def conv_shape(graph: OpGraph, node: Node) -> ConvShape:
+    """The facts of a conv2d node.
+
+    Raises:
+        UnsupportedOpError: its left or right border cannot be expressed (``Conv2d.unsupported`` says so first).
+    """
+    data, weight = (graph.tensors[name] for name in node.inputs[:2])
+    geometry = conv_geometry(graph, node)
+    if geometry is None:
+        raise UnsupportedOpError(
+            "a convolution's border cannot be expressed by the NPU",
+            where=node.origin or node.name,
+            why="the columns' padding exceeds what the frame of the input holds",
+            remedy="insert a separate pad node",
+        )
+    return ConvShape(
+        geometry=geometry,
+        data_type=data.dtype,
+        weight_type=weight.dtype,
+        in_channels=data.shape[1],
+        out_channels=weight.shape[0],
+        groups=int(node.attrs.get("groups", 1)),
+        pad_value=node.attrs.get("pad_value", 0),
+    )
+
+
+def conv_geometry(graph: OpGraph, node: Node) -> WindowGeometry | None:
+    """Axes, folding and zero taps of a conv2d node; None when its columns cannot be expressed."""
+    kernel = graph.tensors[node.inputs[1]].shape[2:4]
+    rows, columns = window_axes(graph, node, kernel)
+    if rows.missing_phases() or columns.missing_phases():
+        return None
+    fit = whole_fit(columns.folded(), zero_taps=True)
+    return WindowGeometry(rows, columns, fit.lead, fit.trail) if fit else None
+
+
+@dataclass(frozen=True)
+class ConvTile:
+    """One tile of a convolution: its region, where everything lies, and how the plane is walked."""
+
+    shape: ConvShape
+    region: Region
+    output: Placement
+    source: Placement
+    weights: ConstantPlacement
+    pairs: ConstantPlacement
+    walk: PlaneWalk
+    act: ActConfig
+
+    @classmethod
+    def of(
+        cls,
+        shape: ConvShape,
+        region: Region,
+        output: Placement,
+        source: Placement,
+        constants: Sequence[ConstantPlacement],
+        act: ActConfig,
+    ) -> ConvTile:
+        """The tile of a ``Kernel.tasks`` call."""
+        walk = shape.geometry.walk(region, output, source, shape.pad_value)
+        return cls(shape, region, output, source, constants[0], constants[1], walk, act)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the packed weights of four output channels."""
+        return BLOCK * self.shape.reduction * self.shape.weight_type.size
+
+    @property
+    def pair_bytes(self) -> int:
+        """Bytes of a bias/scale entry."""
+        return pair_bytes(self.shape.data_type.is_float)
+
+    @property
+    def group_weight_bytes(self) -> int:
+        """Bytes between the packed weights of neighbouring groups."""
+        return -(-self.shape.group_out // BLOCK) * self.block_bytes
+
+    @property
+    def group_pair_bytes(self) -> int:
+        """Bytes between the bias/scale entries of neighbouring groups."""
+        return -(-self.shape.group_out // BLOCK) * BLOCK * self.pair_bytes
+
+    def weight_address(self, channel: int) -> int:
+        """LRAM address of the packed weights of an output channel that starts a block."""
+        return self._address(self.weights, channel, self.block_bytes)
+
+    def pair_address(self, channel: int) -> int:
+        """LRAM address of the bias/scale entry of an output channel that starts a block."""
+        return self._address(self.pairs, channel, BLOCK * self.pair_bytes)
+
+    def _address(self, constant: ConstantPlacement, channel: int, block: int) -> int:
+        granule, inside = divmod(channel, self.shape.granule_channels)
+        return constant.granule(granule) + inside // BLOCK * block
+
+    def data_address(self, channel: int) -> int:
+        """LRAM address of an input channel at the plane's origin."""
+        return self.walk.data + (channel - self.source.region.start[1]) * self.source.strides[1]
+
+    def result_address(self, channel: int) -> int:
+        """LRAM address of the region's first pixel of an output channel."""
+        return self.walk.result + (channel - self.region.start[1]) * self.output.strides[1]
+
+    def batch_loop(self) -> LoopSpec:
+        """The loop over images."""
+        return LoopSpec("n", self.region.extent[0])
+
+    def lane_loop(self) -> LoopSpec:
+        """The loop over the frame's positions."""
+        return LoopSpec("pixel", self.walk.lanes, Role.LANE, Tag.FLAT)
+
+    def kernel_loops(self) -> list[LoopSpec]:
+        """Reduce loops over folded phases, kernel rows and kernel columns."""
+        phases_y, phases_x, kernel_h, _ = kernel_extents(self.shape.geometry)
+        return [
+            LoopSpec("phase_y", phases_y, Role.REDUCE),
+            LoopSpec("phase_x", phases_x, Role.REDUCE),
+            LoopSpec("i", kernel_h, Role.REDUCE, Tag.KERNEL_ROW),
+            LoopSpec("j", self._kernel_columns(), Role.REDUCE, Tag.KERNEL_COLUMN),
+        ]
+
+    def _kernel_columns(self) -> int:
+        fit = self.walk.fit
+        return self.shape.geometry.plane_columns.kernel + fit.lead + fit.trail
+
+    def phase_strides(self) -> dict[str, int]:
+        """Bytes by which the folded phases move the data operand."""
+        return {"phase_y": self.walk.fold[0], "phase_x": self.walk.fold[1]}
+
+    def tap_strides(self) -> dict[str, int]:
+        """Bytes by which block member, phases and kernel loops move the weight operand."""
+        _, phases_x, kernel_h, kernel_w = kernel_extents(self.shape.geometry)
+        member = self.shape.weight_type.size
+        column = BLOCK * member
+        row = kernel_w * column
+        phase_x = kernel_h * row
+        return {"member": member, "phase_y": phases_x * phase_x, "phase_x": phase_x, "i": row, "j": column}
+
+    @property
+    def channel_weight_bytes(self) -> int:
+        """Bytes between the packed weights of neighbouring input channels of a group."""
+        return self.block_bytes // self.shape.group_in
+
+    @property
+    def unused_lead_bytes(self) -> int:
+        """Packed weights of leading zero taps that this tile does without."""
+        return (self.shape.geometry.lead - self.walk.fit.lead) * BLOCK * self.shape.weight_type.size

@@ -1,0 +1,121 @@
+"""The NPU operator graph: what a partition means, in the machine's own arithmetic, on whole tensors.
+
+A partition of the Relax module is lowered to this form once (``relay_patterns``).  Everything after works
+from it: the whole-tensor reference (``kernels.reference``), the decisions (``schedules``) and code
+generation (``codegen``).  Scales are gone: what remains are integer biases, multipliers and shifts that
+the ACT unit applies, so the reference and a compiled program can agree to the last bit.
+
+Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their attributes:
+
+===============  ======================================================================================
+``conv2d``       x[N,C,H,W], const weight[O,C/g,KH,KW]; strides, dilations (y,x); pads (top,left,bottom,
+                 right); groups; pad_value (the input's zero point); rescale per output channel (axis 1).
+                 Depthwise is groups == C.  1-D convolutions arrive with H = 1.
+``matmul``       a[...,M,K], b[...,K,N] (const or tensor; leading dims broadcast); both zero points are
+                 already removed or folded; rescale per N (last axis) or single.
+``sum2``         a, b broadcast to the output; weights (wa, wb): y = rescale(a*wa + b*wb).  Integer inputs
+                 take int16 weights; bf16 takes floats.  One input may be constant.
+``mul``          a, b broadcast; y = rescale(a*b); zero points already removed.  One may be constant.
+``maximum``      a, b broadcast, same quantization; y = rescale(max(a, b)).  ``minimum`` alike.
+``compare``      a, b broadcast, same quantization; attr relation "gt"|"ge"|"eq"; result 0/1.
+``act``          x; attr mode (ActMode name, default "ACT"): requantize, clip, relu, cast, abs, neg, floor,
+                 ceil, i2f, f2i, clz, and lsl/lsr/asr (second input: shift amounts, int32); rescale.
+``table``        x; attr table: int16[512,2] (base, slope); rescale gives the index (before look-up);
+                 attrs out_zero_point, clip_min, clip_max act after it.
+``maxpool``      x[N,C,H,W]; kernel, strides, pads, dilations, pad_value; rescale.
+``sumpool``      the same with a sum (average pools); rescale, per output pixel when rescale.axis == 2
+                 (arrays of OH*OW, row-major over the last two axes).
+``reduce``       x; attrs kind "sum"|"max"|"min", axes (sorted, non-negative), keepdims; rescale.
+``pad``          x; attrs before, after (a number a dim), value.
+``concat``       n inputs, same quantization; axis.
+``slice``        x; begin, step (a number a dim; step >= 1); extent from the output shape.
+``reshape``      x; row-major, no data moves.
+``transpose``    x; perm.
+``broadcast``    x to the output's shape (numpy rules).
+``resize_nearest``  x[N,C,H,W]; integer factors (fy, fx).
+===============  ======================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import Rounding
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of the graph.  ``scale`` and ``zero_point`` are for reports and graph inputs/outputs only."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    scale: float | None = None
+    zero_point: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.size
+
+
+@dataclass(frozen=True, eq=False)
+class Rescale:
+    """What ACT does to an accumulator: y = clip(((p + bias) * scale, rounded, >> shift) + zero_point).
+
+    Attributes:
+        bias: int32[n] (fp32[n] for bf16), n the channel count or 1.
+        scale: int32[n], or None for bf16 (ACT has no float scale) and for a plain 1.
+        shift: 0..63, one for all channels.
+        clip_min, clip_max: bounds in the output type; the type's own range when infinite.
+        axis: output axis that the n entries run along; -1 (last) for matmul, 1 for NCHW, None when n == 1.
+        sum_bits: 32, or 48 when an operand is int16.
+    """
+
+    bias: np.ndarray
+    scale: np.ndarray | None = None
+    shift: int = 0
+    zero_point: int = 0
+    clip_min: float = float("-inf")
+    clip_max: float = float("inf")
+    axis: int | None = None
+    rounding: Rounding = Rounding.NTP
+    sum_bits: int = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operator: names of its input and output tensors, and its attributes (see the module docstring)."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    output: str
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    rescale: Rescale | None = None
+    origin: str = ""
+    """The ONNX node (or nodes) this came from, for errors and layer tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpGraph:
+    """Nodes in topological order; ``constants`` are tensors whose value is known."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: Mapping[str, TensorInfo]
+    constants: Mapping[str, np.ndarray]
+    nodes: tuple[Node, ...]
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """For every tensor, the nodes that read it."""
+        users: dict[str, list[Node]] = {name: [] for name in self.tensors}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                users[name].append(node)
+        return users

@@ -1,0 +1,192 @@
+"""What a slice kernel is: the contract between operators, decisions and code generation.
+
+A kernel is one class in one file, registered with ``@register``.  It says how its operator divides into
+tiles, how its constants are packed, and emits the slice tasks of one tile through the DSL.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import SliceTask
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box of a tensor: first index and extent along every axis."""
+
+    start: tuple[int, ...]
+    extent: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, shape: Sequence[int]) -> Region:
+        return cls((0,) * len(shape), tuple(shape))
+
+    @property
+    def size(self) -> int:
+        product = 1
+        for extent in self.extent:
+            product *= extent
+        return product
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a kernel wants an operand's tile in LRAM: dense row-major, or split into stride phases.
+
+    With ``phases`` (py, px) other than (1, 1) the last two axes are split: the tile is stored as
+    [py, px, ..., ceil(rows/py), ceil(columns/px)], phase of tensor index (Y % py, X % px); kernels take the
+    actual distances from ``Placement``.  The tile's region starts at a multiple of (py, px) on these axes.
+    """
+
+    phases: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a tile of a tensor lies in LRAM.
+
+    Attributes:
+        address: LRAM byte address of the element at ``region.start`` (phase 0, 0).
+        region: the part of the tensor that is there.
+        strides: bytes between neighbours along each tensor axis (within a phase plane for the last two
+            axes of a phased tile).
+        phases, phase_strides: see ``Layout``; bytes between phase planes.
+    """
+
+    address: int
+    region: Region
+    strides: tuple[int, ...]
+    dtype: DType
+    phases: tuple[int, int] = (1, 1)
+    phase_strides: tuple[int, int] = (0, 0)
+
+    def offset_of(self, index: Sequence[int]) -> int:
+        """LRAM byte address of a tensor index (dense tiles only)."""
+        return self.address + sum(
+            (i - s) * stride for i, s, stride in zip(index, self.region.start, self.strides, strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PackedConstant:
+    """A constant operand as the kernel wants it in memory.
+
+    ``data`` is uint8[granules, bytes a granule].  Granule g belongs to output indices [g * step,
+    (g + 1) * step) along ``axis`` of the output; a tile loads the granules that cover its region.
+    ``axis`` None: one granule that every tile needs.
+    """
+
+    name: str
+    data: np.ndarray
+    axis: int | None = None
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class ConstantPlacement:
+    """Where granules [first, first + count) of a packed constant lie in LRAM, back to back."""
+
+    address: int
+    first: int
+    count: int
+    granule_bytes: int
+
+    def granule(self, index: int) -> int:
+        """LRAM byte address of a granule."""
+        return self.address + (index - self.first) * self.granule_bytes
+
+
+class Kernel(ABC):
+    """One operator on the slices.  All methods are pure; ``node.inputs`` that are constants of the graph
+    are packed by ``constants`` when the kernel lists them there, and are ordinary inputs otherwise."""
+
+    op: str
+
+    @abstractmethod
+    def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The whole-tensor result, in the machine's arithmetic (``npu_model.numerics``)."""
+
+    @abstractmethod
+    def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
+        """Positions of ``node.inputs`` that arrive as tiles of tensors (the rest are packed constants)."""
+
+    def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
+        """Packed weights and bias/scale pairs; none by default."""
+        del graph, node, config
+        return ()
+
+    def input_layout(self, graph: OpGraph, node: Node, position: int) -> Layout:
+        """Layout of a tensor input's tile; dense by default."""
+        del graph, node, position
+        return Layout()
+
+    @abstractmethod
+    def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:
+        """The part of a tensor input that an output region reads, clipped to the tensor.
+
+        For a phased layout the start is a multiple of the phases on the last two axes.
+        """
+
+    @abstractmethod
+    def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
+        """For every output axis the step at which it may be cut into tiles or between slices: 1 anywhere,
+        4 at multiples of 4, 0 never."""
+
+    @abstractmethod
+    def tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """The slice tasks that compute ``region`` of the output.
+
+        ``output`` covers at least ``region``, each input at least ``input_region(..., region)``; both may
+        cover more (the tile of another slice).  ``inputs`` follow ``tensor_inputs``, ``constants`` follow
+        ``constants``.
+        """
+
+    def unsupported(self, graph: OpGraph, node: Node, config: NpuConfig) -> str | None:
+        """Why this node cannot run on the slices, or None when it can."""
+        del graph, node, config
+        return None
+
+    def macs(self, graph: OpGraph, node: Node) -> int:
+        """Multiply-accumulates of the whole operator; 0 unless it is a MAC operator (conv, matmul)."""
+        del graph, node
+        return 0
+
+
+_KERNELS: dict[str, Kernel] = {}
+
+
+def register(kernel: type[Kernel]) -> type[Kernel]:
+    """Class decorator: make a kernel available under its ``op``."""
+    _KERNELS[kernel.op] = kernel()
+    return kernel
+
+
+def kernel_for(op: str) -> Kernel:
+    """The kernel of an operator.
+
+    Raises:
+        KeyError: no kernel has that name.
+    """
+    return _KERNELS[op]
+
+
+def registered_ops() -> tuple[str, ...]:
+    """Names of all operators that have a kernel, sorted."""
+    return tuple(sorted(_KERNELS))

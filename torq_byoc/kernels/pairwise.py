@@ -1,0 +1,154 @@
+"""Folding two tensors into one: a reduce loop of two steps whose D stride leads from one operand to the other.
+
+Both operands therefore walk the same strides in every other loop.  Where they do not (a broadcast operand,
+or tiles cut from buffers of different pitch), one of them is first copied into the output's place, which has
+an element for every index, and the fold runs in place; or the fold becomes one task for every index of the
+axes on which the strides differ.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from torq_byoc.kernels.copies import copy_task
+from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
+from torq_byoc.kernels.elementwise import ElementwiseKernel, broadcast_axes, input_types, product_of
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.kernels.views import View, cheapest, collapse, total_cost, walks
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import ActConfig, AluConfig, Role, SliceTask
+
+MAX_SPLIT = 8
+"""Tasks that one tile may be split into where operand strides differ, before a copy is preferred unseen."""
+
+_REDUCE = "r"
+
+
+@dataclass(frozen=True)
+class PairFold:
+    """What ALU and ACT do to the two operands.
+
+    Attributes:
+        weight: the two weights (``pair_weights``), or None when the ALU takes D as it is.
+        vector: lanes a cycle; 0 for the widest.
+    """
+
+    alu: AluConfig
+    act: ActConfig
+    weight: Operand | None = None
+    vector: int = 0
+
+
+def pair_weights(address: int, dtype: DType) -> Operand:
+    """The W operand of two weights that lie side by side, one a reduce step."""
+    return Operand(address, dtype, {_REDUCE: dtype.size})
+
+
+class PairKernel(ElementwiseKernel):
+    """An element-wise kernel of two tensors that share the D bus."""
+
+    def needs_broadcast(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
+        """Positions of inputs that a ``broadcast`` node should first bring to the output's shape."""
+        shape = graph.tensors[node.output].shape
+        repeated = [broadcast_axes(graph, node, position) for position in (0, 1)]
+        if product_of(shape, sorted({*repeated[0], *repeated[1]})) <= MAX_SPLIT:
+            return ()
+        positions = tuple(position for position in (0, 1) if repeated[position])
+        in_place = graph.tensors[node.output].dtype.size == input_types(graph, node)[0].size
+        return positions[1:] if in_place else positions
+
+
+def needs_broadcast(graph: OpGraph, node: Node) -> tuple[int, ...]:
+    """Positions of a node's inputs that must be materialised by explicit ``broadcast`` nodes; often none."""
+    kernel = kernel_for(node.op)
+    return kernel.needs_broadcast(graph, node) if isinstance(kernel, PairKernel) else ()
+
+
+def pair_tasks(
+    fold: PairFold, operands: tuple[View, View, View], bias: View | None, extent: Sequence[int], config: NpuConfig
+) -> list[SliceTask]:
+    """The cheapest tasks that fold two tensors over a box.
+
+    Args:
+        fold: what the slice computes.
+        operands: output, first and second operand over the box.
+        bias: the B operand over the box, if any.
+        extent: the box.
+        config: the machine.
+    """
+    out, first, second = operands
+    split = product_of(extent, _unlike_axes(first, second, extent))
+    if split == 1:
+        return [_fold_task(fold, out, first, second, bias, extent, config)]
+    options = list(_in_place(fold, operands, bias, extent, config))
+    if split <= MAX_SPLIT or not options:
+        options.append(_split(fold, operands, bias, extent, config))
+    return min(options, key=lambda tasks: total_cost(tasks, config))
+
+
+def _unlike_axes(a: View, b: View, extent: Sequence[int]) -> list[int]:
+    """Axes along which two views do not walk alike."""
+    return [axis for axis, size in enumerate(extent) if size > 1 and a.strides[axis] != b.strides[axis]]
+
+
+def _in_place(
+    fold: PairFold, operands: tuple[View, View, View], bias: View | None, extent: Sequence[int], config: NpuConfig
+) -> Iterator[list[SliceTask]]:
+    """Copy one operand to where the output goes, then fold there with the other one."""
+    out, first, second = operands
+    if out.dtype.size != first.dtype.size:
+        return
+    copied = replace(out, dtype=first.dtype)
+    if not _unlike_axes(out, first, extent):
+        fold_task = _fold_task(fold, out, first, copied, bias, extent, config)
+        yield [copy_task(second, copied, extent, config), fold_task]
+    if not _unlike_axes(out, second, extent):
+        fold_task = _fold_task(fold, out, copied, second, bias, extent, config)
+        yield [copy_task(first, copied, extent, config), fold_task]
+
+
+def _split(
+    fold: PairFold, operands: tuple[View, View, View], bias: View | None, extent: Sequence[int], config: NpuConfig
+) -> list[SliceTask]:
+    """One task for every index of the axes on which the operands walk differently."""
+    unlike = _unlike_axes(operands[1], operands[2], extent)
+    inner = tuple(1 if axis in unlike else size for axis, size in enumerate(extent))
+    tasks = []
+    for index in itertools.product(*(range(size if axis in unlike else 1) for axis, size in enumerate(extent))):
+        out, first, second = (operand.shifted(index) for operand in operands)
+        shifted = bias.shifted(index) if bias else None
+        tasks.append(_fold_task(fold, out, first, second, shifted, inner, config))
+    return tasks
+
+
+def _fold_task(
+    fold: PairFold,
+    out: View,
+    first: View,
+    second: View,
+    bias: View | None,
+    extent: Sequence[int],
+    config: NpuConfig,
+) -> SliceTask:
+    """One task; ``first`` and ``second`` have equal strides on every axis longer than 1."""
+    extents, views = collapse(extent, (out, first, *([bias] if bias else [])))
+    step = {_REDUCE: second.address - first.address}
+
+    def nests() -> Iterator[LoopNest]:
+        for walk in walks(extents):
+            yield LoopNest(
+                (*walk.loops, LoopSpec(_REDUCE, 2, Role.REDUCE)),
+                walk.operand(views[0]),
+                walk.operand(views[1], step),
+                fold.weight,
+                walk.operand(views[2]) if bias else None,
+                fold.alu,
+                fold.act,
+                vector=min(filter(None, (walk.vector, fold.vector)), default=0),
+            )
+
+    return cheapest(nests(), config)

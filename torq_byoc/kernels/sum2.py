@@ -1,0 +1,122 @@
+"""Weighted sum of two tensors; ``sum_plan`` says in which of its forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from torq_byoc.kernels.bias_operand import bias_constants, bias_view
+from torq_byoc.kernels.dsl import LoopNest, Operand
+from torq_byoc.kernels.elementwise import input_types
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.pairwise import PairFold, PairKernel, pair_tasks, pair_weights
+from torq_byoc.kernels.results import finish, node_act, widen
+from torq_byoc.kernels.sum_plan import SumPlan, plan_sum, weights_as_seen
+from torq_byoc.kernels.views import View, cheapest, collapse, walks
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import ActConfig, ActMode, AluConfig, Op0, SliceTask
+
+
+@register
+class Sum2(PairKernel):
+    """``sum2``: y = rescale(a * wa + b * wb)."""
+
+    op = "sum2"
+
+    def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The weighted sum in the machine's accumulator, then the rescale."""
+        data = input_types(graph, node)[0]
+        first, second = widen(weights_as_seen(node, data))
+        return finish(graph, node, widen(inputs[0]) * first + widen(inputs[1]) * second, (data,))
+
+    def unsupported(self, graph: OpGraph, node: Node, config: NpuConfig) -> str | None:
+        """Operands of one type that the ALU accumulates, and weights that the multiplier has."""
+        del config
+        a, b = input_types(graph, node)
+        if a is not b:
+            return f"the operands are {a.value} and {b.value}"
+        if a is DType.FP32:
+            return "the ALU does not accumulate fp32"
+        if plan_sum(graph, node) is None:
+            return f"weights {node.attrs['weights']} do not fit the multiplier for {a.value}"
+        return None
+
+    def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
+        """The operands on the D bus; a constant that became part of the bias is not among them."""
+        return _plan(graph, node).tensors
+
+    def needs_broadcast(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
+        """None when one operand is part of the bias."""
+        return super().needs_broadcast(graph, node) if len(_plan(graph, node).tensors) == 2 else ()
+
+    def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
+        """Weights, where the ALU multiplies, then the bias/scale entries."""
+        del config
+        plan = _plan(graph, node)
+        packed = bias_constants(graph, node, plan.rescale, is_float=input_types(graph, node)[0].is_float)
+        if plan.weights is None:
+            return packed
+        return (PackedConstant("weights", plan.weights.view(np.uint8).reshape(1, -1)), *packed)
+
+    def tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """One pass over one tensor, or a fold of two (see ``pairwise``)."""
+        plan = _plan(graph, node)
+        target, operands = self.views(graph, node, region, output, inputs)
+        data = operands[0].dtype
+        bias = bias_view(plan.rescale, region, constants, is_float=data.is_float)
+        act = node_act(node, ActMode.ACT, data)
+        alu = AluConfig(Op0.DBYP if plan.weights is None else Op0.MUL, plan.fold)
+        weight = None
+        if plan.weights is not None:
+            weight = pair_weights(constants[0].granule(0), DType.of(plan.weights.dtype))
+        if len(operands) == 2:
+            fold = PairFold(alu, act, weight)
+            return pair_tasks(fold, (target, operands[0], operands[1]), bias, region.extent, config)
+        return [_single(alu, act, weight, (target, operands[0]), bias, region, config)]
+
+
+def _plan(graph: OpGraph, node: Node) -> SumPlan:
+    plan = plan_sum(graph, node)
+    assert plan is not None, "unsupported() refuses weights that do not fit"
+    return plan
+
+
+def _single(
+    alu: AluConfig,
+    act: ActConfig,
+    weight: Operand | None,
+    operands: tuple[View, View],
+    bias: View | None,
+    region: Region,
+    config: NpuConfig,
+) -> SliceTask:
+    """One tensor times one weight, the other operand in the bias."""
+    extents, views = collapse(region.extent, (*operands, *([bias] if bias else [])))
+    factor = None if weight is None else Operand(weight.base, weight.dtype)
+
+    def nests() -> Iterator[LoopNest]:
+        for walk in walks(extents):
+            yield LoopNest(
+                walk.loops,
+                walk.operand(views[0]),
+                walk.operand(views[1]),
+                factor,
+                walk.operand(views[2]) if bias else None,
+                alu,
+                act,
+                vector=walk.vector,
+            )
+
+    return cheapest(nests(), config)

@@ -1,0 +1,48 @@
+"""Axis permutation: a copy whose lanes gather along the output's inner axis or scatter along the input's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from torq_byoc.kernels.copies import copy_task
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region, register
+from torq_byoc.kernels.movement import MovementKernel
+from torq_byoc.kernels.views import view
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.isa import SliceTask
+
+
+@register
+class Transpose(MovementKernel):
+    """``transpose``: output axis k is input axis perm[k]."""
+
+    op = "transpose"
+
+    def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """numpy's transposition."""
+        del graph
+        return np.ascontiguousarray(inputs[0].transpose(node.attrs["perm"]))
+
+    def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:
+        """The box with its axes permuted back."""
+        del graph, position
+        order = np.argsort(node.attrs["perm"])
+        return Region(tuple(output.start[axis] for axis in order), tuple(output.extent[axis] for axis in order))
+
+    def tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """One copy."""
+        del constants
+        source = view(inputs[0], self.input_region(graph, node, 0, region).start).permuted(node.attrs["perm"])
+        return [copy_task(source, view(output, region.start), region.extent, config)]

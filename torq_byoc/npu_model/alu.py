@@ -1,0 +1,254 @@
+"""The ALU of the vectorised simulator: folds D, or D x W, over the reduce axes.
+
+Arrays carry one axis a loop (see ``operands.py``): ``outer`` axes first, reduce axes last, extent 1 where a loop
+does not move the operand.  Integer results are exact modulo 2^64, which is all that a wrapping accumulator of
+at most 48 bits asks for.  Two strategies give the same integers:
+
+* products that both operands share reuse of (convolutions, matrix products) become one matrix product, in
+  fp32 or float64 by the widest slices of the reduction whose sums stay exact there;
+* everything else is folded tap by tap, each tap a whole-array operation over the outer axes, or for long
+  reductions without weights by one ``ufunc.reduce``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import AluConfig, Op1
+from torq_byoc.npu_model.operands import refuse
+
+_TAP_LIMIT = 64
+"""Reductions up to this many steps are folded tap by tap."""
+
+_LARGE_TAP = 2048
+"""Taps of at least this many elements hide the cost of the Python loop."""
+
+_SUMS = frozenset({Op1.ACC, Op1.SACC})
+_FOLDS = {
+    Op1.ACC: np.add,
+    Op1.SACC: np.add,
+    Op1.MUL: np.multiply,
+    Op1.MAX: np.maximum,
+    Op1.MIN: np.minimum,
+    Op1.AND: np.logical_and,
+    Op1.OR: np.logical_or,
+    Op1.XOR: np.logical_xor,
+    Op1.NOT: np.logical_or,
+    Op1.BAND: np.bitwise_and,
+    Op1.BOR: np.bitwise_or,
+    Op1.BXOR: np.bitwise_xor,
+    Op1.BNOT: np.bitwise_or,
+}
+_COMPARISONS = {Op1.GT: np.greater, Op1.GE: np.greater_equal, Op1.EQ: np.equal}
+_LOGICAL = frozenset({Op1.AND, Op1.OR, Op1.XOR, Op1.NOT})
+_BITWISE = frozenset({Op1.BAND, Op1.BOR, Op1.BXOR, Op1.BNOT})
+
+
+def accumulates_float(alu: AluConfig, data: DType) -> bool:
+    """Whether P holds floats: float data, and an operation that does not leave bits, booleans or indices."""
+    return data.is_float and alu.op1 not in _COMPARISONS and alu.op1 not in _LOGICAL | {Op1.AMAX, Op1.AMIN}
+
+
+@dataclass(frozen=True)
+class AluPlan:
+    """How one task's ALU work is done; depends on types and shapes only.
+
+    Attributes:
+        outer: number of outer axes; the rest are reduce axes.
+        reduce: extents of the reduce axes.
+        matrix: the fold is a matrix product.
+        work: numpy type that D (and W) are wanted in; None keeps the operand's own.
+        chunk: reduction steps a matrix product may sum exactly in ``work``.
+    """
+
+    alu: AluConfig
+    outer: int
+    reduce: tuple[int, ...]
+    matrix: bool
+    work: np.dtype | None
+    chunk: int
+
+    @classmethod
+    def of(
+        cls,
+        alu: AluConfig,
+        data: DType,
+        weight: DType | None,
+        data_shape: tuple[int, ...],
+        weight_shape: tuple[int, ...] | None,
+        reduce: tuple[int, ...],
+    ) -> AluPlan:
+        """Choose the strategy.
+
+        Args:
+            data_shape, weight_shape: operand shapes over outer and reduce axes; weights None without MUL.
+            reduce: full extents of the reduce axes.
+        """
+        _check(alu, data, reduce)
+        outer = len(data_shape) - len(reduce)
+        steps = math.prod(reduce)
+        matrix = (
+            weight_shape is not None
+            and alu.op1 in _SUMS
+            and _wants_matrix(data_shape[:outer], weight_shape[:outer], steps)
+        )
+        work, chunk = _work_type(alu, data, weight, steps, matrix)
+        return cls(alu, outer, reduce, matrix, work, chunk)
+
+    def run(self, data: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """Accumulators over the outer axes (extent 1 where nothing differs), of some integer or float type."""
+        op1 = self.alu.op1
+        if self.matrix and weight is not None:
+            return _matrix_product(self, data, weight)
+        if op1 in (Op1.AMAX, Op1.AMIN):
+            return self._arg_extremum(self._product(data, weight))
+        if op1 is Op1.BYP:
+            return self._product(*(self._tap(x, tuple(e - 1 for e in self.reduce)) for x in (data, weight)))
+        if op1 in _COMPARISONS:
+            first, second = self._taps(data, weight)
+            return _COMPARISONS[op1](first, second).astype(np.int8)
+        return self._fold(data, weight)
+
+    def _tap(self, operand: np.ndarray | None, index: tuple[int, ...]) -> np.ndarray | None:
+        """The operand at one point of the reduce axes."""
+        if operand is None or not index:
+            return operand
+        extents = operand.shape[self.outer :]
+        return operand[(..., *(i if e > 1 else 0 for i, e in zip(index, extents, strict=True)))]
+
+    def _product(self, data: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """x of the hardware: D, or D x W in the working type."""
+        if weight is None:
+            return data if self.work is None else data.astype(self.work, copy=False)
+        return np.multiply(data, weight, dtype=self.work)
+
+    def _taps(self, data: np.ndarray, weight: np.ndarray | None) -> Iterator[np.ndarray]:
+        """x at every reduce step, in order."""
+        for index in itertools.product(*map(range, self.reduce)):
+            yield self._product(self._tap(data, index), self._tap(weight, index))
+
+    def _fold(self, data: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        op1, fold = self.alu.op1, _FOLDS[self.alu.op1]
+        steps = math.prod(self.reduce)
+        elements = math.prod(data.shape[: self.outer])
+        if weight is None and steps > _TAP_LIMIT and elements < _LARGE_TAP:
+            total = self._fold_at_once(data)
+        else:
+            taps = self._taps(data, weight)
+            total = next(taps)
+            if op1 in _LOGICAL:
+                total = total != 0
+            elif steps > 1:
+                total = total.copy()
+            for step, x in enumerate(taps, 1):
+                (np.subtract if op1 is Op1.SACC and step % 2 else fold)(total, x, out=total)
+        if op1 is Op1.BNOT:
+            return ~total
+        return (~total if op1 is Op1.NOT else total).astype(np.int8) if op1 in _LOGICAL else total
+
+    def _fold_at_once(self, data: np.ndarray) -> np.ndarray:
+        full = np.broadcast_to(data, data.shape[: self.outer] + self.reduce)
+        if self.alu.op1 is Op1.SACC:
+            full = full * _signs(self.reduce, self.work)
+        axes = tuple(range(self.outer, full.ndim))
+        extra = {"dtype": self.work} if self.work is not None else {}
+        return _FOLDS[self.alu.op1].reduce(full, axis=axes, **extra)
+
+    def _arg_extremum(self, x: np.ndarray) -> np.ndarray:
+        full = np.broadcast_to(x, x.shape[: self.outer] + self.reduce)
+        flat = full.reshape(*x.shape[: self.outer], -1)
+        return flat.argmax(axis=-1) if self.alu.op1 is Op1.AMAX else flat.argmin(axis=-1)
+
+
+def _check(alu: AluConfig, data: DType, reduce: tuple[int, ...]) -> None:
+    steps = math.prod(reduce)
+    if alu.op1 in _COMPARISONS and steps != 2:
+        raise refuse(f"{alu.op1.name} compares two values", f"the reduce loops have {steps} steps")
+    if alu.op1 in _BITWISE and data.is_float:
+        raise refuse(f"{alu.op1.name} works on integers", f"data of type {data.value}")
+    if alu.op1 is Op1.MUL and not data.is_float:
+        raise refuse("a product reduction works on floats", f"data of type {data.value}")
+
+
+def _wants_matrix(data: tuple[int, ...], weight: tuple[int, ...], steps: int) -> bool:
+    """Whether a matrix product beats tap by tap: both operands are reused, or one is over a long reduction."""
+    rows = any(d == 1 < w for d, w in zip(data, weight, strict=True))
+    columns = any(w == 1 < d for d, w in zip(data, weight, strict=True))
+    return (rows and columns) or ((rows or columns) and steps > _TAP_LIMIT)
+
+
+def _work_type(
+    alu: AluConfig, data: DType, weight: DType | None, steps: int, matrix: bool
+) -> tuple[np.dtype | None, int]:
+    """The working type and, for a matrix product, how many steps it sums exactly."""
+    if data.is_float:
+        exact_anyway = weight is None and alu.op1 not in _SUMS | {Op1.MUL}
+        return (None if exact_anyway else np.dtype(np.float64)), steps
+    if weight is None and alu.op1 not in _SUMS:
+        return None, steps
+    largest = _largest(data) * (_largest(weight) if weight else 1)
+    if matrix:
+        if (1 << 24) // largest >= min(steps, 128):
+            return np.dtype(np.float32), (1 << 24) // largest
+        if (1 << 53) // largest >= min(steps, 128):
+            return np.dtype(np.float64), (1 << 53) // largest
+        return np.dtype(np.int64), steps
+    return np.dtype(np.int32 if largest * steps < 1 << 31 else np.int64), steps
+
+
+def _largest(dtype: DType) -> int:
+    low, high = dtype.integer_range
+    return max(-low, high)
+
+
+def _signs(reduce: tuple[int, ...], work: np.dtype | None) -> np.ndarray:
+    """+1 and -1 in turn over the flat reduce index."""
+    return (1 - 2 * (np.arange(math.prod(reduce)) % 2)).reshape(reduce).astype(work)
+
+
+def _matrix_product(plan: AluPlan, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Sum of D x W over the reduce axes: axes of D only are columns, of W only rows, of both a batch."""
+    outer, reduce = plan.outer, plan.reduce
+    rows = [i for i in range(outer) if data.shape[i] == 1 < weight.shape[i]]
+    columns = [i for i in range(outer) if weight.shape[i] == 1 < data.shape[i]]
+    batch = [i for i in range(outer) if i not in rows and i not in columns]
+    folded = list(range(outer, outer + len(reduce)))
+    batches = tuple(data.shape[i] for i in batch)
+    row_shape, column_shape = tuple(weight.shape[i] for i in rows), tuple(data.shape[i] for i in columns)
+    count, steps = math.prod(batches), math.prod(reduce)
+
+    if plan.alu.op1 is Op1.SACC:
+        weight = weight * _signs(reduce, plan.work)
+    left = _arranged(weight, batch + rows + folded, batches + row_shape + reduce, plan.work)
+    right = _arranged(data, batch + folded + columns, batches + reduce + column_shape, plan.work)
+    left = left.reshape(count, math.prod(row_shape), steps)
+    right = right.reshape(count, steps, math.prod(column_shape))
+    total = _chunked_product(left, right, plan.chunk)
+    order = batch + rows + columns
+    total = total.reshape(batches + row_shape + column_shape)
+    return total.transpose([order.index(i) for i in range(outer)])
+
+
+def _arranged(x: np.ndarray, order: list[int], shape: tuple[int, ...], work: np.dtype | None) -> np.ndarray:
+    """The axes in the given order at full extent, contiguous, in the working type."""
+    rest = [i for i in range(x.ndim) if i not in order]
+    moved = x.transpose(order + rest)
+    return np.ascontiguousarray(np.broadcast_to(moved.reshape(moved.shape[: len(order)]), shape), work)
+
+
+def _chunked_product(left: np.ndarray, right: np.ndarray, chunk: int) -> np.ndarray:
+    """Matrix products of stacks [n, rows, k] x [n, k, columns], at most ``chunk`` steps summed in their own type."""
+    steps = left.shape[-1]
+    if steps <= chunk:
+        return np.matmul(left, right)
+    parts = (np.matmul(left[..., k : k + chunk], right[:, k : k + chunk]) for k in range(0, steps, chunk))
+    total = next(parts).astype(np.int64)
+    for part in parts:
+        total += part.astype(np.int64)
+    return total

@@ -1,0 +1,380 @@
+"""The binary form of slice programs: little-endian, fixed-width fields, one task after the other.
+
+The size of a task depends on its structure (loops, dims, optional parts) and never on addresses or
+strides, so code generation can size program buffers before it places anything.
+
+=========  =========================================================================================
+header     size u16, mark u8, flags u8, vector u16, weights u8, loops u8, descriptors u8
+ACT        mode u8, shift u8, rounding u8, sum bits u8, zero point i16, clip bounds 2 x f64
+ALU        op0 u8, op1 u8                                                       (flag ALU)
+loops      extent 28 bits | tag 4 bits as u32, role u8
+plane      see ``_PLANE``                                                       (flag PLANE)
+window     see ``_WINDOW``                                                      (flag WINDOW)
+fill       i32                                                                  (flag FILL)
+descr.     agent and type u8, dims u8 (0x80 | k: the dims of descriptor k again), base u32 (memory only)
+dim        count 28 bits | loop 4 bits as u32; memory: stride 24 bits | kind 2 bits as u32, step u16;
+           register: step 14 bits | kind 2 bits as u16
+table      512 x (base i16, slope i16) = 2 KiB                                  (flag TABLE)
+=========  =========================================================================================
+
+Register descriptors are walks of the same nest, so most of them repeat another one's dims; those are
+stored once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from numbers import Integral
+
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.encoding_nss import decode_nss, encode_nss, nss_bytes
+from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, malformed, pack
+from torq_byoc.npu_model.isa import (
+    ActConfig,
+    ActMode,
+    Agent,
+    AluConfig,
+    DimKind,
+    Loop,
+    Ndl,
+    NdlDim,
+    Op0,
+    Op1,
+    OutputWindow,
+    Plane,
+    Role,
+    Rounding,
+    SliceTask,
+    Tag,
+)
+
+__all__ = [
+    "MEMORY_AGENTS",
+    "decode_nss",
+    "decode_slice_program",
+    "encode_nss",
+    "encode_slice_program",
+    "encode_slice_task",
+    "encoded_size",
+    "nss_bytes",
+    "program_bytes",
+]
+
+MEMORY_AGENTS = frozenset({Agent.DEDR, Agent.DEWR, Agent.DEBR, Agent.DEQW})
+"""Agents whose descriptors address LRAM."""
+
+_KIND = "slice program"
+_MARK = 0xA7
+_HEADER = struct.Struct("<HBBHBBB")
+_ACT = struct.Struct("<BBBBhdd")
+_ALU = struct.Struct("<BB")
+_LOOP = struct.Struct("<IB")
+_PLANE = struct.Struct("<IIIiBBiiHHiid")
+_WINDOW = struct.Struct("<IIIiiBBii")
+_FILL = struct.Struct("<i")
+_NDL = struct.Struct("<BB")
+_BASE = struct.Struct("<I")
+_MEMORY_DIM = struct.Struct("<IIH")
+_REGISTER_DIM = struct.Struct("<IH")
+_TABLE = struct.Struct("<1024h")
+
+_HAS_ALU, _HAS_PLANE, _HAS_WINDOW, _HAS_TABLE, _HAS_FILL = 1, 2, 4, 8, 16
+_INTEGER_MIN, _INTEGER_MAX, _INTEGER_PAD = 32, 64, 128
+
+_SHARED = 0x80
+_STRIDE_HALF = 1 << 23
+_STRIDE_MASK = (1 << 24) - 1
+
+_DTYPES = tuple(DType)
+_DTYPE_CODE = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_KINDS = tuple(DimKind)
+
+
+def encode_slice_program(tasks: Sequence[SliceTask]) -> bytes:
+    """The bytes a slice executes: its tasks one after the other.
+
+    Raises:
+        InternalError: a value does not fit its field.
+    """
+    return b"".join(encode_slice_task(task) for task in tasks)
+
+
+def encode_slice_task(task: SliceTask) -> bytes:
+    """The bytes of one task; ``decode_slice_program`` gives the equal task back.
+
+    Raises:
+        InternalError: a value does not fit its field.
+    """
+    parts = [_encode_act(task.act)]
+    if task.alu:
+        parts.append(pack(_ALU, "ALU", task.alu.op0, task.alu.op1))
+    for loop in task.loops:
+        word = bits("loop extent", loop.extent, 28) | bits("loop tag", loop.tag, 4) << 28
+        parts.append(pack(_LOOP, "loop", word, loop.role))
+    if task.plane:
+        parts.append(_encode_plane(task.plane))
+    if task.window:
+        parts.append(_encode_window(task.window))
+    if task.fill_value is not None:
+        parts.append(pack(_FILL, "fill value", task.fill_value))
+    parts += _encode_ndls(task.ndls)
+    if task.table is not None:
+        parts.append(_encode_table(task.table))
+    size = _HEADER.size + sum(map(len, parts))
+    header = (size, _MARK, _flags(task), task.vector, task.weights, len(task.loops), len(task.ndls))
+    return pack(_HEADER, "task header", *header) + b"".join(parts)
+
+
+def program_bytes(tasks: Sequence[SliceTask]) -> int:
+    """Size of the encoded slice program in bytes, without encoding it."""
+    return sum(encoded_size(task) for task in tasks)
+
+
+def encoded_size(task: SliceTask) -> int:
+    """Size of one encoded task in bytes, without encoding it."""
+    size = _HEADER.size + _ACT.size + _LOOP.size * len(task.loops)
+    size += _ALU.size if task.alu else 0
+    size += _PLANE.size if task.plane else 0
+    size += _WINDOW.size if task.window else 0
+    size += _FILL.size if task.fill_value is not None else 0
+    size += _TABLE.size if task.table is not None else 0
+    for position, ndl in enumerate(task.ndls):
+        size += _NDL.size
+        if ndl.agent in MEMORY_AGENTS:
+            size += _BASE.size + _MEMORY_DIM.size * len(ndl.dims)
+        elif _twin(task.ndls, position) is None:
+            size += _REGISTER_DIM.size * len(ndl.dims)
+    return size
+
+
+@lru_cache(maxsize=8192)
+def decode_slice_program(data: bytes) -> tuple[SliceTask, ...]:
+    """The tasks of an encoded slice program.
+
+    Raises:
+        ProgramFormatError: the bytes are no valid encoding.
+    """
+    tasks = []
+    offset = 0
+    while offset < len(data):
+        if len(data) - offset < _HEADER.size:
+            raise malformed(_KIND, offset, f"{len(data) - offset} bytes left, a header takes {_HEADER.size}")
+        size = int.from_bytes(data[offset : offset + 2], "little")
+        if not _HEADER.size <= size <= len(data) - offset:
+            raise malformed(_KIND, offset, f"task of {size} bytes with {len(data) - offset} left")
+        try:
+            tasks.append(_decode_task(data[offset : offset + size]))
+        except (ValueError, IndexError) as error:
+            raise malformed(_KIND, offset, str(error)) from error
+        offset += size
+    return tuple(tasks)
+
+
+def _flags(task: SliceTask) -> int:
+    present = (
+        (task.alu, _HAS_ALU),
+        (task.plane, _HAS_PLANE),
+        (task.window, _HAS_WINDOW),
+        (task.table, _HAS_TABLE),
+        (task.fill_value, _HAS_FILL),
+    )
+    flags = sum(flag for part, flag in present if part is not None)
+    flags |= _INTEGER_MIN if isinstance(task.act.clip_min, Integral) else 0
+    flags |= _INTEGER_MAX if isinstance(task.act.clip_max, Integral) else 0
+    if task.plane and isinstance(task.plane.pad_value, Integral):
+        flags |= _INTEGER_PAD
+    return flags
+
+
+def _number(group: str, value: float) -> float:
+    """A bound as a double, provided that loses nothing."""
+    number = float(value)
+    if number != value and value == value:  # NaN is left to the verifier
+        raise does_not_fit(group, value, "f64")
+    return number
+
+
+def _encode_act(act: ActConfig) -> bytes:
+    low, high = _number("clip minimum", act.clip_min), _number("clip maximum", act.clip_max)
+    return pack(_ACT, "ACT", act.mode, act.shift, act.rounding, act.sum_bits, act.zero_point, low, high)
+
+
+def _encode_plane(plane: Plane) -> bytes:
+    return pack(
+        _PLANE,
+        "plane",
+        plane.height,
+        plane.width,
+        plane.frame_width,
+        plane.row_stride,
+        plane.stride_y,
+        plane.stride_x,
+        plane.phase_stride_y,
+        plane.phase_stride_x,
+        plane.dilation_y,
+        plane.dilation_x,
+        plane.pad_top,
+        plane.pad_left,
+        _number("pad value", plane.pad_value),
+    )
+
+
+def _encode_window(window: OutputWindow) -> bytes:
+    return pack(
+        _WINDOW,
+        "output window",
+        window.frame_width,
+        window.first_column,
+        window.columns,
+        window.row_stride,
+        window.column_stride,
+        window.stride_y,
+        window.stride_x,
+        window.phase_stride_y,
+        window.phase_stride_x,
+    )
+
+
+def _encode_table(table: Sequence[tuple[int, int]]) -> bytes:
+    return pack(_TABLE, "look-up table", *(number for entry in table for number in entry))
+
+
+def _twin(ndls: Sequence[Ndl], position: int) -> int | None:
+    """The first register descriptor before ``position`` with the same dims, when there are any dims."""
+    dims = ndls[position].dims
+    if not dims:
+        return None
+    for earlier in range(position):
+        if ndls[earlier].agent not in MEMORY_AGENTS and ndls[earlier].dims == dims:
+            return earlier
+    return None
+
+
+def _encode_ndls(ndls: Sequence[Ndl]) -> list[bytes]:
+    parts = []
+    for position, ndl in enumerate(ndls):
+        code = ndl.agent | _DTYPE_CODE[ndl.dtype] << 4
+        count = bits("dims of a descriptor", len(ndl.dims), 7)
+        if ndl.agent in MEMORY_AGENTS:
+            parts.append(pack(_NDL, ndl.agent.name, code, count))
+            parts.append(pack(_BASE, f"{ndl.agent.name} base", ndl.base))
+            parts += [_encode_memory_dim(dim) for dim in ndl.dims]
+            continue
+        if ndl.base or any(dim.stride for dim in ndl.dims):
+            raise does_not_fit(ndl.agent.name, ndl, "of a register descriptor, which has no address")
+        twin = _twin(ndls, position)
+        parts.append(pack(_NDL, ndl.agent.name, code, count if twin is None else _SHARED | twin))
+        if twin is None:
+            parts += [_encode_register_dim(dim) for dim in ndl.dims]
+    return parts
+
+
+def _walk_word(dim: NdlDim) -> int:
+    return bits("dim count", dim.count, 28) | bits("dim loop", dim.loop, 4) << 28
+
+
+def _encode_memory_dim(dim: NdlDim) -> bytes:
+    if not -_STRIDE_HALF <= dim.stride < _STRIDE_HALF:
+        raise does_not_fit("dim stride", dim.stride, "of 24 bits, signed")
+    placed = (dim.stride & _STRIDE_MASK) | dim.kind << 24
+    return pack(_MEMORY_DIM, "memory dim", _walk_word(dim), placed, dim.step)
+
+
+def _encode_register_dim(dim: NdlDim) -> bytes:
+    return pack(_REGISTER_DIM, "register dim", _walk_word(dim), bits("dim step", dim.step, 14) | dim.kind << 14)
+
+
+def _decode_task(data: bytes) -> SliceTask:
+    reader = Reader(data, _KIND)
+    _, mark, flags, vector, weights, loop_count, ndl_count = reader.take(_HEADER)
+    if mark != _MARK:
+        raise reader.malformed(f"mark {mark:#x} where {_MARK:#x} belongs")
+    act = _decode_act(reader, flags)
+    alu = None
+    if flags & _HAS_ALU:
+        op0, op1 = reader.take(_ALU)
+        alu = AluConfig(Op0(op0), Op1(op1))
+    loops = tuple(_decode_loop(reader) for _ in range(loop_count))
+    plane = _decode_plane(reader, flags) if flags & _HAS_PLANE else None
+    window = OutputWindow(*reader.take(_WINDOW)) if flags & _HAS_WINDOW else None
+    fill = reader.take(_FILL)[0] if flags & _HAS_FILL else None
+    ndls = _decode_ndls(reader, ndl_count, loop_count)
+    table = None
+    if flags & _HAS_TABLE:
+        numbers = reader.take(_TABLE)
+        table = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+    if reader.remaining:
+        raise reader.malformed(f"{reader.remaining} bytes after the task's last field")
+    return SliceTask(loops, vector, weights, ndls, alu, act, plane, window, table, fill)
+
+
+def _decode_act(reader: Reader, flags: int) -> ActConfig:
+    mode, shift, rounding, sum_bits, zero_point, low, high = reader.take(_ACT)
+    return ActConfig(
+        ActMode(mode),
+        shift,
+        Rounding(rounding),
+        zero_point,
+        _integer(reader, low) if flags & _INTEGER_MIN else low,
+        _integer(reader, high) if flags & _INTEGER_MAX else high,
+        sum_bits,
+    )
+
+
+def _integer(reader: Reader, number: float) -> int:
+    if not number.is_integer():
+        raise reader.malformed(f"{number} where an integer belongs")
+    return int(number)
+
+
+def _decode_loop(reader: Reader) -> Loop:
+    word, role = reader.take(_LOOP)
+    return Loop(Tag(word >> 28), word & 0xFFFFFFF, Role(role))
+
+
+def _decode_plane(reader: Reader, flags: int) -> Plane:
+    *numbers, pad_value = reader.take(_PLANE)
+    return Plane(*numbers, pad_value=_integer(reader, pad_value) if flags & _INTEGER_PAD else pad_value)
+
+
+def _decode_ndls(reader: Reader, count: int, loops: int) -> tuple[Ndl, ...]:
+    ndls: list[Ndl] = []
+    for _ in range(count):
+        code, dim_count = reader.take(_NDL)
+        agent, dtype = Agent(code & 15), _DTYPES[code >> 4]
+        if agent in MEMORY_AGENTS:
+            base = reader.take(_BASE)[0]
+            dims = _decode_memory_dims(reader, dim_count)
+        else:
+            base = 0
+            dims = _decode_register_dims(reader, dim_count, ndls)
+        if any(dim.loop >= loops for dim in dims):
+            raise reader.malformed(f"{agent.name} walks a loop that the nest of {loops} does not have")
+        ndls.append(Ndl(agent, base, dtype, dims))
+    return tuple(ndls)
+
+
+def _decode_memory_dims(reader: Reader, count: int) -> tuple[NdlDim, ...]:
+    raw = reader.raw(count * _MEMORY_DIM.size)
+    return tuple(
+        NdlDim(
+            _KINDS[placed >> 24],
+            word >> 28,
+            word & 0xFFFFFFF,
+            ((placed & _STRIDE_MASK) ^ _STRIDE_HALF) - _STRIDE_HALF,
+            step,
+        )
+        for word, placed, step in _MEMORY_DIM.iter_unpack(raw)
+    )
+
+
+def _decode_register_dims(reader: Reader, count: int, ndls: Sequence[Ndl]) -> tuple[NdlDim, ...]:
+    if count & _SHARED:
+        return ndls[count ^ _SHARED].dims
+    raw = reader.raw(count * _REGISTER_DIM.size)
+    return tuple(
+        NdlDim(_KINDS[packed >> 14], word >> 28, word & 0xFFFFFFF, 0, packed & 0x3FFF)
+        for word, packed in _REGISTER_DIM.iter_unpack(raw)
+    )

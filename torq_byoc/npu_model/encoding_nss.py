@@ -1,0 +1,118 @@
+"""The binary form of sequencer blocks: little-endian, fixed-width fields.
+
+========  ==========================================================================================
+block     mark u8, zero u8, tasks u16
+task      starts u8, waits u8
+start     DMA: code u8 (0 in, 1 out), dims u8, lram u32, xram u32, run u32, then (count u32, stride i32) a dim
+          slice: code u8 (2), slice u8, address u32, size u32
+wait      engine 4 bits | slice 4 bits as u8
+========  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, pack
+from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice, WaitFor
+
+_KIND = "sequencer block"
+_MARK = 0xB5
+_BLOCK = struct.Struct("<BBH")
+_TASK = struct.Struct("<BB")
+_START = struct.Struct("<BB")
+_DMA = struct.Struct("<III")
+_DIM = struct.Struct("<Ii")
+_SLICE = struct.Struct("<II")
+_WAIT = struct.Struct("<B")
+
+_ENGINES = (Engine.DMA_IN, Engine.DMA_OUT, Engine.SLICE, Engine.CSS)
+_CODE = {engine: code for code, engine in enumerate(_ENGINES)}
+
+
+def encode_nss(tasks: Sequence[NssTask]) -> bytes:
+    """The bytes of one sequencer block.
+
+    Raises:
+        InternalError: a value does not fit its field.
+    """
+    parts = [pack(_BLOCK, "sequencer block", _MARK, 0, len(tasks))]
+    for task in tasks:
+        parts.append(pack(_TASK, "sequencer task", len(task.starts), len(task.waits)))
+        parts += [_encode_start(start) for start in task.starts]
+        parts += [_encode_wait(wait) for wait in task.waits]
+    return b"".join(parts)
+
+
+def nss_bytes(tasks: Sequence[NssTask]) -> int:
+    """Size of the encoded block in bytes, without encoding it."""
+    size = _BLOCK.size
+    for task in tasks:
+        size += _TASK.size + _WAIT.size * len(task.waits)
+        for start in task.starts:
+            size += _START.size
+            if isinstance(start, StartDma):
+                size += _DMA.size + _DIM.size * len(start.descriptor.dims)
+            else:
+                size += _SLICE.size
+    return size
+
+
+def decode_nss(data: bytes) -> tuple[NssTask, ...]:
+    """The tasks of an encoded block.
+
+    Raises:
+        ProgramFormatError: the bytes are no valid encoding.
+    """
+    reader = Reader(data, _KIND)
+    mark, zero, count = reader.take(_BLOCK)
+    if mark != _MARK or zero:
+        raise reader.malformed(f"mark {mark:#x}, {zero:#x} where {_MARK:#x}, 0x0 belongs")
+    tasks = []
+    for _ in range(count):
+        starts, waits = reader.take(_TASK)
+        tasks.append(
+            NssTask(
+                tuple(_decode_start(reader) for _ in range(starts)),
+                tuple(_decode_wait(reader) for _ in range(waits)),
+            )
+        )
+    if reader.remaining:
+        raise reader.malformed(f"{reader.remaining} bytes after the last task")
+    return tuple(tasks)
+
+
+def _encode_start(start: Start) -> bytes:
+    if isinstance(start, StartSlice):
+        head = pack(_START, "slice start", _CODE[Engine.SLICE], start.slice_index)
+        return head + pack(_SLICE, "slice start", start.address, start.size)
+    if start.engine not in (Engine.DMA_IN, Engine.DMA_OUT):
+        raise does_not_fit("transfer start", start.engine, "of a DMA engine")
+    descriptor = start.descriptor
+    head = pack(_START, "transfer start", _CODE[start.engine], len(descriptor.dims))
+    body = pack(_DMA, "transfer start", descriptor.lram, descriptor.xram, descriptor.run)
+    return head + body + b"".join(pack(_DIM, "transfer dim", *dim) for dim in descriptor.dims)
+
+
+def _encode_wait(wait: WaitFor) -> bytes:
+    return pack(_WAIT, "wait", _CODE[wait.engine] | bits("slice to wait for", wait.slice_index, 4) << 4)
+
+
+def _decode_start(reader: Reader) -> Start:
+    code, number = reader.take(_START)
+    if code == _CODE[Engine.SLICE]:
+        address, size = reader.take(_SLICE)
+        return StartSlice(number, address, size)
+    if code > _CODE[Engine.DMA_OUT]:
+        raise reader.malformed(f"start code {code}")
+    lram, xram, run = reader.take(_DMA)
+    dims = tuple(reader.take(_DIM) for _ in range(number))
+    return StartDma(_ENGINES[code], DmaDescriptor(lram, xram, run, dims))
+
+
+def _decode_wait(reader: Reader) -> WaitFor:
+    code = reader.take(_WAIT)[0]
+    if code & 15 >= len(_ENGINES):
+        raise reader.malformed(f"wait code {code & 15}")
+    return WaitFor(_ENGINES[code & 15], code >> 4)

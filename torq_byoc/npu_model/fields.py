@@ -1,0 +1,89 @@
+"""Packing and unpacking of binary fields with errors that name the field group.
+
+``pack`` refuses a value that does not fit its field; a ``Reader`` never reads past its end.  Shared by the
+encodings of slice tasks and of sequencer tasks.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from torq_byoc.errors import InternalError, ProgramFormatError
+
+
+def pack(layout: struct.Struct, group: str, *values: Any) -> bytes:
+    """The bytes of one group of fields.
+
+    Raises:
+        InternalError: a value does not fit its field; names the group and the values.
+    """
+    try:
+        return layout.pack(*values)
+    except (struct.error, OverflowError) as error:
+        raise does_not_fit(group, values, f"{layout.format!r}: {error}") from error
+
+
+def bits(group: str, value: int, width: int) -> int:
+    """The value itself when it is an unsigned number of ``width`` bits.
+
+    Raises:
+        InternalError: it is not.
+    """
+    if not 0 <= value < (1 << width):
+        raise does_not_fit(group, value, f"0..{(1 << width) - 1}")
+    return int(value)
+
+
+def does_not_fit(group: str, value: object, field: str) -> InternalError:
+    """The error for a value that its binary field cannot hold."""
+    return InternalError(
+        "an instruction does not fit its binary form",
+        where=group,
+        why=f"{value!r} against field {field}",
+        remedy="report it with the model; a smaller tile may avoid it",
+    )
+
+
+class Reader:
+    """Takes field groups off the front of a byte string."""
+
+    def __init__(self, data: bytes, kind: str) -> None:
+        self._data = data
+        self._kind = kind
+        self.offset = 0
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not yet taken."""
+        return len(self._data) - self.offset
+
+    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The fields of the next group."""
+        return layout.unpack(self.raw(layout.size))
+
+    def raw(self, size: int) -> bytes:
+        """The next ``size`` bytes.
+
+        Raises:
+            ProgramFormatError: fewer are left.
+        """
+        if size > self.remaining:
+            raise self.malformed(f"needs {size} more bytes, has {self.remaining}")
+        start = self.offset
+        self.offset += size
+        return self._data[start : self.offset]
+
+    def malformed(self, why: str) -> ProgramFormatError:
+        """The error for bytes that are no valid encoding."""
+        return malformed(self._kind, self.offset, why)
+
+
+def malformed(kind: str, offset: int, why: str) -> ProgramFormatError:
+    """The error for bytes that are no valid encoding of ``kind``."""
+    return ProgramFormatError(
+        f"malformed {kind}",
+        where=f"byte {offset}",
+        why=why,
+        remedy="compile the model again; the program bytes are damaged",
+    )

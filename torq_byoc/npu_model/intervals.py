@@ -1,0 +1,107 @@
+"""Sets of bytes as sorted, disjoint, non-touching half-open intervals: int64[n, 2]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+EMPTY = np.zeros((0, 2), np.int64)
+
+_ENUMERATE_LIMIT = 1 << 18
+_SPAN_LIMIT = 1 << 26
+
+
+def interval(start: int, end: int) -> np.ndarray:
+    """The bytes start..end-1; the empty set when there are none."""
+    return np.array([[start, end]], np.int64) if end > start else EMPTY
+
+
+def merge(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The union of the intervals [starts[k], ends[k]), none of them empty."""
+    if starts.size == 0:
+        return EMPTY
+    if starts.size == 1:
+        return np.array([[starts[0], ends[0]]], np.int64)
+    if np.any(starts[1:] < starts[:-1]):
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    first = np.flatnonzero(np.concatenate(([True], starts[1:] > reach[:-1])))
+    last = np.concatenate((first[1:] - 1, [starts.size - 1]))
+    return np.stack((starts[first], reach[last]), axis=1).astype(np.int64, copy=False)
+
+
+def union(sets: Iterable[np.ndarray]) -> np.ndarray:
+    """The union of several sets."""
+    parts = [part for part in sets if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else EMPTY
+    joined = np.concatenate(parts)
+    return merge(joined[:, 0], joined[:, 1])
+
+
+def size(intervals: np.ndarray) -> int:
+    """Bytes in the set."""
+    return int((intervals[:, 1] - intervals[:, 0]).sum())
+
+
+def first_common(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:
+    """The first interval of bytes that are in both sets, or None."""
+    if not len(left) or not len(right) or left[-1, 1] <= right[0, 0] or right[-1, 1] <= left[0, 0]:
+        return None
+    before = np.searchsorted(right[:, 0], left[:, 1], side="left") - 1
+    hits = np.flatnonzero((before >= 0) & (right[np.maximum(before, 0), 1] > left[:, 0]))
+    if not hits.size:
+        return None
+    start, end = left[hits[0]]
+    other = int(np.searchsorted(right[:, 1], start, side="right"))
+    return max(int(start), int(right[other, 0])), min(int(end), int(right[other, 1]))
+
+
+def spread(runs: np.ndarray, dims: Iterable[tuple[int, int]]) -> np.ndarray:
+    """The union of a set's copies displaced by all sums of index x stride, index below count, over the dims.
+
+    Args:
+        runs: the set to copy.
+        dims: (count, stride in bytes) pairs; strides may be negative or 0.
+
+    Raises:
+        ValueError: the copies span more bytes than any memory of the machine has.
+    """
+    moving = [(count, stride) for count, stride in dims if count > 1 and stride]
+    if not len(runs) or not moving:
+        return runs
+    span = sum((count - 1) * abs(stride) for count, stride in moving)
+    if span > _SPAN_LIMIT:
+        raise ValueError(f"an operand spans {span} bytes")
+    runs = runs + sum((count - 1) * stride for count, stride in moving if stride < 0)
+    apart: list[tuple[int, int]] = []
+    for stride, count in sorted((abs(stride), count) for count, stride in moving):
+        if not apart and len(runs) == 1 and stride <= runs[0, 1] - runs[0, 0]:
+            runs = np.array([[runs[0, 0], runs[0, 1] + stride * (count - 1)]], np.int64)
+        elif apart and stride % apart[-1][0] == 0 and stride // apart[-1][0] <= apart[-1][1]:
+            step, length = apart[-1]
+            apart[-1] = (step, (count - 1) * (stride // step) + length)
+        else:
+            apart.append((stride, count))
+    for stride, count in apart:
+        runs = _repeat(runs, stride, count)
+    return runs
+
+
+def _repeat(runs: np.ndarray, stride: int, count: int) -> np.ndarray:
+    """Copies of a set at 0, stride, ..., (count - 1) x stride, by doubling when there are many."""
+    if len(runs) * count <= _ENUMERATE_LIMIT:
+        return _displaced(runs, np.arange(count, dtype=np.int64) * stride)
+    have = 1
+    while have < count:
+        step = min(have, count - have)
+        runs = _displaced(runs, np.array([0, step * stride], np.int64))
+        have += step
+    return runs
+
+
+def _displaced(runs: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    copies = runs[None, :, :] + offsets[:, None, None]
+    return merge(copies[..., 0].ravel(), copies[..., 1].ravel())

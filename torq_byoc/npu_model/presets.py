@@ -1,0 +1,136 @@
+"""Named machines, and hardware descriptions as YAML files.
+
+A preset is one line of ``_PRESETS``: its name and what differs from the SL2610.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from torq_byoc.errors import HardwareConfigError
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.config_data import check_machine, config_from_dict, config_to_dict, content_hash
+
+__all__ = ["config_from_yaml", "content_hash", "load_config", "preset", "preset_names", "to_yaml"]
+
+MAX_YAML_BYTES = 64 * 1024
+
+_KIB = 1024
+_PRESETS: dict[str, dict[str, Any]] = {
+    "sl2610": {},
+    "sl2610-1slice": {"slices": 1},
+    "lram64": {"lram_bytes": 64 * _KIB},
+    "lram128": {"lram_bytes": 128 * _KIB},
+    "lram192": {"lram_bytes": 192 * _KIB},
+    "lram256": {"lram_bytes": 256 * _KIB},
+    "lram384": {"lram_bytes": 384 * _KIB},
+    "lram1024": {"lram_bytes": 1024 * _KIB},
+    "4slice": {"slices": 4},
+}
+
+
+def preset_names() -> tuple[str, ...]:
+    """Names that ``load_config`` knows without a file."""
+    return tuple(_PRESETS)
+
+
+def preset(name: str) -> NpuConfig:
+    """A machine by name.
+
+    Raises:
+        HardwareConfigError: no preset has that name; names the nearest one.
+    """
+    if name not in _PRESETS:
+        near = difflib.get_close_matches(name, _PRESETS, n=1, cutoff=0.0)[0]
+        raise HardwareConfigError(
+            f"there is no hardware preset {name!r}",
+            why=f"the nearest preset is {near!r}; known: {', '.join(_PRESETS)}",
+            remedy="name a preset or give the path of a .yaml file",
+            details={"preset": name, "known": list(_PRESETS)},
+        )
+    config = NpuConfig(name=name, **_PRESETS[name])
+    check_machine(config)
+    return config
+
+
+def load_config(name_or_path: str | os.PathLike[str]) -> NpuConfig:
+    """A machine by preset name or from a YAML file (anything with a folder or a ``.yaml``/``.yml`` ending).
+
+    Raises:
+        HardwareConfigError: an unknown preset, an unreadable file, or an impossible machine.
+    """
+    text = os.fspath(name_or_path)
+    if text in _PRESETS:
+        return preset(text)
+    path = Path(text)
+    if path.suffix.lower() in (".yaml", ".yml") or path.parent != Path() or path.is_absolute():
+        return config_from_yaml(_read(path), text)
+    return preset(text)
+
+
+def to_yaml(config: NpuConfig) -> str:
+    """The whole machine as YAML, fields in the order of the description; ``config_from_yaml`` reads it back."""
+    return yaml.safe_dump(config_to_dict(config), sort_keys=False, default_flow_style=False)
+
+
+def config_from_yaml(text: str, where: str = "hardware YAML") -> NpuConfig:
+    """A machine from YAML text; fields left out keep the SL2610's value.
+
+    Raises:
+        HardwareConfigError: malformed YAML, an alias, a repeated or unknown key, a wrong type, or an
+            impossible machine.
+    """
+    if len(text) > MAX_YAML_BYTES:
+        raise _malformed(where, f"{len(text)} characters, at most {MAX_YAML_BYTES} are read")
+    try:
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506  (a SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _malformed(where, " ".join(str(error).split())) from error
+    if not isinstance(data, dict):
+        raise _malformed(where, f"it holds a {type(data).__name__}, not a mapping of field names to values")
+    return config_from_dict(data, where)
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader without aliases (a few lines of them expand to gigabytes) and repeated keys."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.composer.ComposerError(None, None, "aliases are not allowed here", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for position, key in enumerate(keys):
+            if key in keys[:position]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is repeated", node.value[position][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise _malformed(str(path), "there is no such regular file")
+        if path.stat().st_size > MAX_YAML_BYTES:
+            raise _malformed(str(path), f"{path.stat().st_size} bytes, at most {MAX_YAML_BYTES} are read")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise _malformed(str(path), str(error)) from error
+
+
+def _malformed(where: str, why: str) -> HardwareConfigError:
+    return HardwareConfigError(
+        "the hardware description cannot be read",
+        where=where,
+        why=why,
+        remedy="give a YAML mapping as `torq_byoc.npu_model.presets.to_yaml` writes it",
+    )

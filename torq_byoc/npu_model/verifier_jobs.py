@@ -1,0 +1,154 @@
+"""What one job touches, and the rules it breaks whatever runs beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from torq_byoc.npu_model import intervals
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.footprint import (
+    TaskFootprint,
+    loop_strides,
+    task_footprint,
+    transfer_lram,
+    transfer_xram,
+    transfer_xram_bounds,
+)
+from torq_byoc.npu_model.isa import Agent, Engine, Role, SliceTask, StartDma, StartSlice
+from torq_byoc.npu_model.limits import task_problems, transfer_problems
+from torq_byoc.npu_model.xram import Region, XramMap
+
+_TABLE_BYTES = 4
+
+
+def _nothing() -> np.ndarray:
+    return intervals.EMPTY
+
+
+@dataclass(frozen=True, eq=False)
+class JobAccess:
+    """Bytes a job reads and writes, and the rules it breaks by itself as (rule, message).
+
+    ``region`` is the XRAM region of a transfer; ``tasks`` are the footprints of a slice job in order and
+    ``code`` the LRAM bytes of its program.  XRAM bytes are given only where something can write them.
+    """
+
+    problems: tuple[tuple[str, str], ...] = ()
+    lram_reads: np.ndarray = field(default_factory=_nothing)
+    lram_writes: np.ndarray = field(default_factory=_nothing)
+    xram_reads: np.ndarray = field(default_factory=_nothing)
+    xram_writes: np.ndarray = field(default_factory=_nothing)
+    region: Region | None = None
+    tasks: tuple[TaskFootprint, ...] = ()
+    code: tuple[int, int] = (0, 0)
+
+    def refused(self, rule: str, message: str) -> JobAccess:
+        """The same job with one more broken rule."""
+        return dataclasses.replace(self, problems=(*self.problems, (rule, message)))
+
+
+def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAccess:
+    """What a transfer touches."""
+    descriptor = start.descriptor
+    problems = [("limit", text) for text in transfer_problems(descriptor, config)]
+    if problems:
+        return JobAccess(tuple(problems))
+    lram = transfer_lram(descriptor)
+    incoming = start.engine is Engine.DMA_IN
+    region = xram.find(descriptor)
+    if region is None:
+        low, high = transfer_xram_bounds(descriptor)
+        problems.append(("bounds", f"XRAM bytes {low:#x}..{high:#x} are not inside one region"))
+    elif not incoming and not region.writable:
+        problems.append(("bounds", f"writes {region.kind} {region.name!r}, which is read-only"))
+    if region and incoming and region.kind == "nss":
+        problems += _slot_problems(int(lram[0, 0]), int(lram[0, 1]), config)
+    else:
+        problems += _lram_problems("LRAM", lram, config)
+    if problems or region is None:
+        return JobAccess(tuple(problems))
+    touched = transfer_xram(descriptor) if region.writable else intervals.EMPTY
+    if incoming:
+        return JobAccess(lram_writes=lram, xram_reads=touched, region=region)
+    access = JobAccess(lram_reads=lram, xram_writes=touched, region=region)
+    if intervals.size(touched) != descriptor.nbytes:
+        return access.refused("order", "the transfer writes an XRAM byte twice")
+    return access
+
+
+def slice_access(start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes, config: NpuConfig) -> JobAccess:
+    """What a slice job touches, its program included."""
+    own = intervals.interval(start.address, start.address + start.size)
+    problems = list(_lram_problems("its program", own, config))
+    tables = sum(len(task.table) * _TABLE_BYTES for task in tasks if task.table)
+    if len(code) - tables > config.slice_program_bytes:
+        text = f"a slice program of {len(code) - tables} bytes beside its tables, at most {config.slice_program_bytes}"
+        problems.append(("limit", text))
+    footprints: list[TaskFootprint] = []
+    for number, task in enumerate(tasks):
+        found = [("limit", f"task {number}: {text}") for text in task_problems(task, config)]
+        if not found:
+            footprint, found = _footprint(number, task, own, config)
+            footprints += [footprint] if footprint else []
+        problems += found
+    return JobAccess(
+        tuple(problems),
+        lram_reads=intervals.union([own, *(footprint.reads for footprint in footprints)]),
+        lram_writes=intervals.union(footprint.writes for footprint in footprints),
+        tasks=tuple(footprints),
+        code=(start.address, start.address + start.size),
+    )
+
+
+def _footprint(
+    number: int, task: SliceTask, own: np.ndarray, config: NpuConfig
+) -> tuple[TaskFootprint | None, list[tuple[str, str]]]:
+    try:
+        footprint = task_footprint(task)
+    except ValueError as error:
+        return None, [("bounds", f"task {number}: {error}")]
+    problems: list[tuple[str, str]] = []
+    for agent, read in footprint.operands.items():
+        problems += _lram_problems(f"task {number}: {agent.name}", read, config)
+    problems += _lram_problems(f"task {number}: DEQW", footprint.writes, config)
+    if footprint.written_bytes != intervals.size(footprint.writes):
+        problems.append(("order", f"task {number} writes an LRAM byte twice"))
+    if intervals.first_common(footprint.writes, own):
+        problems.append(("program", f"task {number} overwrites its own slice program"))
+    for agent, read in footprint.operands.items():
+        shared = intervals.first_common(footprint.writes, read)
+        if shared and not _element_for_element(task, agent):
+            problems.append(("order", f"task {number} writes LRAM byte {shared[0]:#x} that its {agent.name} reads"))
+    return footprint, problems
+
+
+def _element_for_element(task: SliceTask, agent: Agent) -> bool:
+    """Whether an operand is overwritten in place: every result replaces the very element it is made from."""
+    read, result = task.ndl(agent), task.ndl(Agent.DEQW)
+    if not read or not result or task.plane or task.window or agent is Agent.DEBR:
+        return False
+    if read.base != result.base or read.dtype.size != result.dtype.size:
+        return False
+    if any(loop.role is Role.REDUCE and loop.extent > 1 for loop in task.loops):
+        return False
+    left, right = (loop_strides(ndl, len(task.loops)) for ndl in (read, result))
+    return all(a == b or loop.extent == 1 for a, b, loop in zip(left, right, task.loops, strict=True))
+
+
+def _lram_problems(what: str, touched: np.ndarray, config: NpuConfig) -> Iterator[tuple[str, str]]:
+    if len(touched) and (touched[0, 0] < config.lram_reserve or touched[-1, 1] > config.lram_bytes):
+        yield (
+            "bounds",
+            f"{what}: LRAM bytes {touched[0, 0]:#x}..{touched[-1, 1]:#x}, "
+            f"usable {config.lram_reserve:#x}..{config.lram_bytes:#x}",
+        )
+
+
+def _slot_problems(start: int, end: int, config: NpuConfig) -> Iterator[tuple[str, str]]:
+    size = config.nss_block_bytes
+    if not any(slot * size <= start and end <= (slot + 1) * size for slot in (0, 1)):
+        yield "bounds", f"a block fetch to LRAM bytes {start:#x}..{end:#x}, outside the slots of {size} bytes"

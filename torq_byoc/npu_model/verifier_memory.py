@@ -1,0 +1,104 @@
+"""Which bytes of LRAM, arena and outputs hold something, and of what kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from torq_byoc.npu_model.isa import DmaDescriptor, Engine, StartDma
+from torq_byoc.npu_model.program import Program
+from torq_byoc.npu_model.xram import Region, XramMap
+
+UNDEFINED, DATA, CODE, NSS = 0, 1, 2, 3
+_KIND = {"program": CODE, "nss": NSS}
+_LOOP_LIMIT = 24
+
+
+class Memory:
+    """Kinds of bytes; a job's effects are applied when it starts, its order being proved elsewhere."""
+
+    def __init__(self, program: Program, xram: XramMap) -> None:
+        self._lram = np.zeros(program.config.lram_bytes, np.uint8)
+        self._origin = np.zeros(2, np.int64)
+        self._slot_bytes = program.config.nss_block_bytes
+        self._defined = {
+            region.start: np.zeros(region.end - region.start, np.uint8) for region in xram.regions if region.writable
+        }
+        self._outputs = [region for region in xram.regions if region.kind == "output"]
+        if program.blocks:
+            first = program.blocks[0]
+            self._lram[: first.size] = NSS
+            self._origin[0] = first.address
+
+    def transfer(self, start: StartDma, region: Region | None) -> Iterator[str]:
+        """Apply a transfer that stays inside ``region``; yields what is wrong with its destination."""
+        descriptor = start.descriptor
+        lram = self._lram[descriptor.lram : descriptor.lram + descriptor.nbytes]
+        if region is None:
+            return
+        if start.engine is Engine.DMA_OUT:
+            target = region.strided(self._defined[region.start], descriptor)
+            target[...] = (lram == DATA).reshape(target.shape)
+        elif region.writable:
+            source = region.strided(self._defined[region.start], descriptor)
+            lram.reshape(source.shape)[...] = source
+        else:
+            if region.kind == "nss":
+                yield from self._fetch(descriptor)
+            lram[...] = _KIND.get(region.kind, DATA)
+
+    def _fetch(self, descriptor: DmaDescriptor) -> Iterator[str]:
+        """Note where a block in a slot comes from; what another block left there is no part of it."""
+        if descriptor.dims:
+            yield "a block fetch with strided dims"
+        slot, within = divmod(descriptor.lram, self._slot_bytes)
+        if self._origin[slot] != descriptor.xram - within:
+            self._origin[slot] = descriptor.xram - within
+            self._lram[slot * self._slot_bytes : (slot + 1) * self._slot_bytes] = UNDEFINED
+
+    def define(self, written: np.ndarray) -> None:
+        """Note that a slice wrote these bytes."""
+        _assign(self._lram, written, DATA)
+
+    def first_not(self, wanted: np.ndarray, kind: int) -> int | None:
+        """The first of some LRAM bytes that is not of a kind, or None."""
+        for start, end in wanted.tolist() if len(wanted) <= _LOOP_LIMIT else ():
+            wrong = self._lram[start:end] != kind
+            if wrong.any():
+                return start + int(wrong.argmax())
+        if len(wanted) <= _LOOP_LIMIT:
+            return None
+        low = int(wanted[0, 0])
+        wrong = _mask(wanted) & (self._lram[low : int(wanted[-1, 1])] != kind)
+        return low + int(wrong.argmax()) if wrong.any() else None
+
+    def holds(self, start: int, end: int, kind: int, address: int | None = None) -> bool:
+        """Whether LRAM bytes are all of a kind and, for a block, came from an XRAM address."""
+        if address is not None and self._origin[start // self._slot_bytes] != address:
+            return False
+        return bool((self._lram[start:end] == kind).all())
+
+    def undefined_outputs(self) -> Iterator[tuple[str, int]]:
+        """Outputs that are not completely written, with the number of missing bytes."""
+        for region in self._outputs:
+            missing = region.end - region.start - int(self._defined[region.start].sum())
+            if missing:
+                yield region.name, missing
+
+
+def _mask(wanted: np.ndarray) -> np.ndarray:
+    """Which bytes between the first and the last of a set belong to it."""
+    low = int(wanted[0, 0])
+    edges = np.zeros(int(wanted[-1, 1]) - low + 1, np.int8)
+    edges[wanted[:, 0] - low] = 1
+    edges[wanted[:, 1] - low] = -1
+    return np.cumsum(edges[:-1], dtype=np.int8).view(bool)
+
+
+def _assign(memory: np.ndarray, wanted: np.ndarray, kind: int) -> None:
+    if len(wanted) <= _LOOP_LIMIT:
+        for start, end in wanted.tolist():
+            memory[start:end] = kind
+        return
+    memory[int(wanted[0, 0]) : int(wanted[-1, 1])][_mask(wanted)] = kind

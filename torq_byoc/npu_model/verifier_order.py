@@ -1,0 +1,66 @@
+"""Jobs in flight, and whether two of them may be in flight together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from torq_byoc.npu_model import intervals
+from torq_byoc.npu_model.isa import Engine, WaitFor
+from torq_byoc.npu_model.trace import Job
+from torq_byoc.npu_model.verifier_jobs import JobAccess
+
+_SEQUENCER = (Engine.CSS, -1)
+
+
+class InFlight:
+    """Started jobs that no wait has ordered yet, one an engine, and the sequencer's own block."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[Engine, int], tuple[int, JobAccess]] = {}
+
+    def execute_block(self, start: int, end: int) -> None:
+        """From now on the sequencer reads its block at these LRAM bytes."""
+        self._running[_SEQUENCER] = (-1, JobAccess(lram_reads=intervals.interval(start, end)))
+
+    def start(self, job: Job, access: JobAccess) -> Iterator[str]:
+        """Add a job; yields why it may not start now."""
+        engine = (job.engine, job.slice_index)
+        if engine in self._running:
+            yield f"the engine is busy with job {self._running[engine][0]}, which nothing waited for"
+        for other, (index, running) in self._running.items():
+            if other != engine:
+                yield from _conflicts("LRAM", index, access.lram_writes, running.lram_reads, "writes", "reads")
+                yield from _conflicts("LRAM", index, access.lram_writes, running.lram_writes, "writes", "writes")
+                yield from _conflicts("LRAM", index, access.lram_reads, running.lram_writes, "reads", "writes")
+                yield from _conflicts("XRAM", index, access.xram_writes, running.xram_reads, "writes", "reads")
+                yield from _conflicts("XRAM", index, access.xram_writes, running.xram_writes, "writes", "writes")
+                yield from _conflicts("XRAM", index, access.xram_reads, running.xram_writes, "reads", "writes")
+        self._running[engine] = (job.index, access)
+
+    def wait(self, wait: WaitFor) -> None:
+        """Everything the engine did is now ordered before what follows."""
+        index = wait.slice_index if wait.engine is Engine.SLICE else 0
+        self._running.pop((wait.engine, index), None)
+
+    def writer_of(self, start: int, end: int) -> int | None:
+        """The job in flight that writes any of these LRAM bytes, or None."""
+        wanted = intervals.interval(start, end)
+        for index, access in self._running.values():
+            if intervals.first_common(access.lram_writes, wanted):
+                return index
+        return None
+
+    def jobs(self) -> list[int]:
+        """Jobs that nothing has waited for."""
+        return sorted(index for engine, (index, _) in self._running.items() if engine != _SEQUENCER)
+
+
+def _conflicts(
+    memory: str, index: int, mine: np.ndarray, theirs: np.ndarray, my_verb: str, their_verb: str
+) -> Iterator[str]:
+    shared = intervals.first_common(mine, theirs)
+    if shared:
+        other = "the sequencer's block" if index < 0 else f"job {index}, in flight,"
+        yield f"{my_verb} {memory} bytes {shared[0]:#x}..{shared[1]:#x}, which {other} {their_verb}"

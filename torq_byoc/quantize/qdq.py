@@ -1,0 +1,309 @@
+"""Writes standard QDQ ONNX: quantize and dequantize nodes around every operator with an integer form.
+
+Before::
+
+    y = Relu(Conv(x, w, b))
+
+After::
+
+    xq = QuantizeLinear(x)          yq = QuantizeLinear(Relu(Conv(DequantizeLinear(xq),
+    w8, b32 constants                                             DequantizeLinear(w8), DequantizeLinear(b32))))
+    y  = DequantizeLinear(yq)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper, version_converter
+
+from torq_byoc.errors import CalibrationError, QuantizationError
+from torq_byoc.quantize import parameters, rules
+from torq_byoc.quantize.data import samples
+from torq_byoc.quantize.float_model import observe
+from torq_byoc.quantize.parameters import TensorQuantization
+
+OPSETS = {"int8": 13, "int16": 21}
+
+
+def quantize_model(
+    model: onnx.ModelProto,
+    calibration: Mapping[str, np.ndarray] | None,
+    *,
+    precision: str = "int8",
+    method: str = "minmax",
+    progress: Callable[[], None] | None = None,
+) -> onnx.ModelProto:
+    """Quantize a prepared float model.
+
+    Args:
+        model: as ``frontend.prepare`` returns it: static shapes, batch norm folded.
+        calibration: arrays by input name; the first axis counts samples.
+        precision: type of activations, "int8" or "int16"; weights are int8 a channel, biases int32.
+        method: calibrator (``ranges.OBSERVERS``).
+        progress: called after each calibration sample.
+
+    Raises:
+        CalibrationError: the data does not fit the model, or is missing.
+        QuantizationError: the model's opset cannot be raised to one with per-channel QDQ.
+    """
+    if calibration is None:
+        raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
+    model = _with_opset(model, OPSETS[precision])
+    writer = _Writer(model, precision)
+    ranges = observe(model, samples(model, calibration), writer.to_observe(), method, progress)
+    return writer.write({name: parameters.activation(found, precision) for name, found in ranges.items()})
+
+
+def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
+    current = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    if current >= version:
+        return model
+    try:
+        return version_converter.convert_version(model, version)
+    except RuntimeError as error:
+        raise QuantizationError(
+            f"the model cannot be raised from opset {current} to {version}, which per-channel QDQ needs",
+            where=model.graph.name,
+            why=str(error).splitlines()[0],
+            remedy="export the model with a newer opset",
+        ) from error
+
+
+class _Writer:
+    """Rewrites the nodes of one model in order."""
+
+    def __init__(self, model: onnx.ModelProto, precision: str) -> None:
+        self.model, self.precision = model, precision
+        self.graph = model.graph
+        self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
+        values = (*self.graph.value_info, *self.graph.input, *self.graph.output)
+        self.floats = {v.name for v in values if v.type.tensor_type.elem_type == TensorProto.FLOAT}
+        self.outputs = {value.name for value in self.graph.output}
+        self.readers: dict[str, list[onnx.NodeProto]] = {}
+        self.producer = {name: node for node in self.graph.node for name in node.output}
+        for node in self.graph.node:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+        self.quantized: dict[str, TensorQuantization] = {}
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self.pending_bias: dict[str, tuple[np.float32, np.ndarray]] = {}
+
+    def _has_integer_form(self, node: onnx.NodeProto) -> bool:
+        if node.op_type not in rules.QUANTIZED or node.domain not in ("", "ai.onnx"):
+            return False
+        return all(name in self.floats for name in node.output if name) and node.input[0] not in self.constants
+
+    def _absorbed(self, name: str) -> onnx.NodeProto | None:
+        """The node that shares the requantization of ``name``'s producer: a clamp, or a dense layer's bias."""
+        node, readers = self.producer.get(name), self.readers.get(name, [])
+        if node is None or name in self.outputs or len(readers) != 1 or not self._has_integer_form(node):
+            return None
+        reader = readers[0]
+        if not self._has_integer_form(reader):
+            return None
+        if node.op_type in rules.ABSORBING and reader.op_type in rules.CLAMPS and reader.input[0] == name:
+            return reader
+        return reader if self._is_bias_add(reader, name) and node.op_type == "MatMul" else None
+
+    def _is_bias_add(self, node: onnx.NodeProto, matmul: str) -> bool:
+        other = [name for name in node.input if name != matmul]
+        if node.op_type != "Add" or len(other) != 1 or other[0] not in self.constants:
+            return False
+        weight = self.producer[matmul].input[1]
+        return weight in self.constants and list(self.constants[other[0]].dims) == [self.constants[weight].dims[-1]]
+
+    def to_observe(self) -> list[str]:
+        """Float tensors that will be quantized, in graph order."""
+        names: dict[str, None] = {}
+        for node in self.graph.node:
+            if self._has_integer_form(node):
+                for name in (*self._activations(node), *node.output):
+                    if name and self._absorbed(name) is None:
+                        names[name] = None
+        return list(names)
+
+    def _activations(self, node: onnx.NodeProto) -> list[str]:
+        return [name for name in node.input if name in self.floats and name not in self.constants]
+
+    def write(self, found: Mapping[str, TensorQuantization]) -> onnx.ModelProto:
+        """The quantized model, given parameters for every tensor of ``to_observe``."""
+        for value in self.graph.input:
+            self._quantize_if_read(value.name, found)
+        for node in self.graph.node:
+            if self._has_integer_form(node):
+                self._integer_node(node, found)
+            else:
+                self._float_node(node)
+            for name in node.output:
+                self._after(node, name, found)
+        for value in self.graph.output:
+            self._restore_output(value.name)
+        return self._model()
+
+    def _after(self, node: onnx.NodeProto, name: str, found: Mapping[str, TensorQuantization]) -> None:
+        if not name or name not in found:
+            return
+        parameters_ = found[name]
+        source = node.input[0]
+        if node.op_type in rules.SAME_SCALE and source in self.quantized and self._has_integer_form(node):
+            parameters_ = self.quantized[source]
+        elif self.precision == "int8" and node.op_type in rules.FIXED:
+            scale, zero_point = rules.FIXED[node.op_type]
+            parameters_ = TensorQuantization(np.float32(scale), zero_point, "int8")
+        self._quantize(name, parameters_)
+
+    def _quantize_if_read(self, name: str, found: Mapping[str, TensorQuantization]) -> None:
+        if name in found:
+            self._quantize(name, found[name])
+
+    def _quantize(self, name: str, quantization: TensorQuantization) -> None:
+        self.quantized[name] = quantization
+        source = self._float_name(name)
+        inputs = [source, *self._parameters(name, quantization)]
+        self.nodes.append(
+            helper.make_node("QuantizeLinear", inputs, [f"{name}_quantized"], name=f"{name}_QuantizeLinear")
+        )
+
+    def _float_name(self, name: str) -> str:
+        """Float results that become graph outputs again move aside for the dequantized tensor."""
+        is_result = name in self.outputs and name in self.producer and name in self.quantized
+        return f"{name}_float" if is_result else name
+
+    def _parameters(self, name: str, quantization: TensorQuantization) -> list[str]:
+        names = [f"{name}_scale", f"{name}_zero_point"]
+        if not any(tensor.name == names[0] for tensor in self.initializers[-64:]) and names[0] not in self.constants:
+            zero_point = np.array(quantization.zero_point, quantization.dtype)
+            self._constant(names[0], np.array(quantization.scale, np.float32))
+            self._constant(names[1], zero_point)
+        return names
+
+    def _constant(self, name: str, value: np.ndarray) -> str:
+        if name not in self.constants:
+            tensor = numpy_helper.from_array(value, name)
+            self.constants[name] = tensor
+            self.initializers.append(tensor)
+        return name
+
+    def _dequantize(self, name: str, reader: str) -> str:
+        """A float copy of a quantized tensor for one reader."""
+        output = f"{name}_for_{reader}"
+        inputs = [f"{name}_quantized", *self._parameters(name, self.quantized[name])]
+        self.nodes.append(helper.make_node("DequantizeLinear", inputs, [output], name=f"{output}_DequantizeLinear"))
+        return output
+
+    def _float_node(self, node: onnx.NodeProto) -> None:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        label = node.name or node.output[0]
+        for position, name in enumerate(node.input):
+            if name in self.quantized:
+                copy.input[position] = self._dequantize(name, f"{label}_{position}")
+        self._append(copy)
+
+    def _append(self, node: onnx.NodeProto) -> None:
+        for position, name in enumerate(node.output):
+            if name in self.outputs and self._absorbed(name) is None and self._has_integer_form(self.producer[name]):
+                node.output[position] = f"{name}_float"
+        self.nodes.append(node)
+
+    def _integer_node(self, node: onnx.NodeProto, found: Mapping[str, TensorQuantization]) -> None:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        label = node.name or node.output[0]
+        if node.op_type in rules.WEIGHTED and node.input[1] in self.constants:
+            self._weighted(node, copy, label)
+        else:
+            for position, name in enumerate(node.input):
+                if name in self.quantized:
+                    copy.input[position] = self._dequantize(name, f"{label}_{position}")
+                elif name in self.pending_bias:
+                    continue
+                elif self._is_data_constant(node, position):
+                    copy.input[position] = self._constant_operand(node, position, label)
+        self._append(copy)
+
+    def _is_data_constant(self, node: onnx.NodeProto, position: int) -> bool:
+        name = node.input[position]
+        if name not in self.constants or self.constants[name].data_type != TensorProto.FLOAT:
+            return False
+        return node.op_type in ("Add", "Sub", "Mul", "Div", "Max", "Min", "MatMul", "Gemm", "Concat")
+
+    def _constant_operand(self, node: onnx.NodeProto, position: int, label: str) -> str:
+        """A constant operand: the int32 bias of a dense layer, or a per-tensor integer constant."""
+        name = node.input[position]
+        values = numpy_helper.to_array(self.constants[name])
+        dense = next((other for other in node.input if other in self.pending_bias), None)
+        if dense is not None:
+            input_scale, weight_scale = self.pending_bias[dense]
+            quantized, scale = parameters.bias(values, input_scale, weight_scale)
+            return self._dequantized_constant(f"{name}_for_{label}", quantized, scale, 0)
+        observed = parameters.Range(float(values.min(initial=0.0)), float(values.max(initial=0.0)))
+        found = parameters.activation(observed, self.precision)
+        limits = np.iinfo(found.dtype)
+        steps = np.rint(values.astype(np.float64) / float(found.scale)) + found.zero_point
+        codes = np.clip(steps, limits.min, limits.max).astype(found.dtype)
+        return self._dequantized_constant(f"{name}_for_{label}", codes, np.array(found.scale), None, found.zero_point)
+
+    def _dequantized_constant(
+        self, name: str, codes: np.ndarray, scale: np.ndarray, axis: int | None, zero_point: int = 0
+    ) -> str:
+        zero = np.full(scale.shape, zero_point, codes.dtype)
+        inputs = [
+            self._constant(f"{name}_codes", codes),
+            self._constant(f"{name}_scale", np.asarray(scale, np.float32)),
+            self._constant(f"{name}_zero_point", zero),
+        ]
+        attributes = {"axis": axis} if axis is not None and scale.ndim else {}
+        output = f"{name}_dequantized"
+        node = helper.make_node("DequantizeLinear", inputs, [output], name=f"{name}_DequantizeLinear", **attributes)
+        self.nodes.append(node)
+        return output
+
+    def _weighted(self, node: onnx.NodeProto, copy: onnx.NodeProto, label: str) -> None:
+        """Weights a channel, and the bias in units of input scale x weight scale."""
+        data, weight = node.input[0], node.input[1]
+        input_scale = self.quantized[data].scale
+        values = numpy_helper.to_array(self.constants[weight])
+        axis = rules.WEIGHTED[node.op_type] if values.ndim > 1 else None
+        if node.op_type == "MatMul" and values.ndim > 2:
+            axis = values.ndim - 1
+        offset = self._bias_values(node)
+        codes, scale = parameters.weights(values, axis, parameters.bias_floor(offset, input_scale))
+        copy.input[0] = self._dequantize(data, f"{label}_0")
+        copy.input[1] = self._dequantized_constant(f"{weight}_for_{label}", codes, scale, axis)
+        if len(node.input) > 2 and node.input[2] and offset is not None:
+            quantized, bias_scale = parameters.bias(offset, input_scale, scale)
+            copy.input[2] = self._dequantized_constant(f"{node.input[2]}_for_{label}", quantized, bias_scale, 0)
+        elif node.op_type == "MatMul" and self._absorbed(node.output[0]) is not None:
+            self.pending_bias[node.output[0]] = (input_scale, scale)
+
+    def _bias_values(self, node: onnx.NodeProto) -> np.ndarray | None:
+        """Bias of a weighted node: its third input, or the constant of the Add that follows a MatMul."""
+        name = node.input[2] if len(node.input) > 2 else ""
+        reader = self._absorbed(node.output[0])
+        if not name and node.op_type == "MatMul" and reader is not None and reader.op_type == "Add":
+            name = next(other for other in reader.input if other != node.output[0])
+        if not name or name not in self.constants:
+            return None
+        values = numpy_helper.to_array(self.constants[name])
+        return values.reshape(-1) if values.ndim <= 1 or values.size == max(values.shape) else None
+
+    def _restore_output(self, name: str) -> None:
+        """Graph outputs are float again under their own names."""
+        if name in self.quantized and name in self.producer:
+            inputs = [f"{name}_quantized", *self._parameters(name, self.quantized[name])]
+            self.nodes.append(helper.make_node("DequantizeLinear", inputs, [name], name=f"{name}_DequantizeLinear"))
+
+    def _model(self) -> onnx.ModelProto:
+        used = {name for node in self.nodes for name in node.input}
+        kept = [tensor for tensor in self.graph.initializer if tensor.name in used]
+        added = [tensor for tensor in self.initializers if tensor.name in used]
+        graph = helper.make_graph(
+            self.nodes, self.graph.name, list(self.graph.input), list(self.graph.output), [*kept, *added]
+        )
+        result = helper.make_model(graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version)
+        return onnx.shape_inference.infer_shapes(result, data_prop=True)

@@ -1,0 +1,1 @@
+"""Composite operators (activations, softmax, normalisations, ...) as nodes that the slice kernels run."""

@@ -1,0 +1,117 @@
+"""Element-wise functions of quantized tensors, as one table look-up a value.
+
+8-bit inputs have 256 codes, fewer than the table has entries: every code has an entry of its own that
+holds the correctly rounded output code, so the result equals dequantize -> function -> quantize exactly.
+
+16-bit inputs use the table as 512 straight pieces over the whole code range.  An 8-bit output then goes
+through 16-bit fixed point with 7 more fraction bits: the piece's error stays far below one code, and the
+kinks where the output saturates lie outside the fixed-point range that matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from torq_byoc.errors import QuantizationError
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import Rounding
+from torq_byoc.relay_patterns.composites import tables
+from torq_byoc.relay_patterns.composites.emitter import Emitter
+from torq_byoc.relay_patterns.composites.fixed_point import integer_rescale
+from torq_byoc.relay_patterns.quant_params import QuantParams
+
+EXTRA_BITS = 7
+"""Fraction bits of the 16-bit intermediate below an 8-bit code; one bit is left for values past the code range."""
+
+RealFunction = Callable[[np.ndarray], np.ndarray]
+
+
+def lower(e: Emitter, x: str, function: RealFunction, out: QuantParams) -> str:
+    """One table (and a narrowing pass for 16-bit in, 8-bit out) that applies ``function`` to x.
+
+    Poles saturate; codes outside the function's domain (NaN) give the code of zero.
+
+    Raises:
+        QuantizationError: the types are not int8, uint8 or int16, or x has no scale.
+    """
+    source = quantization(e, x)
+    if out.dtype not in (DType.INT8, DType.UINT8, DType.INT16):
+        raise _unsupported(e, "output", out.dtype)
+    if source.dtype in (DType.INT8, DType.UINT8):
+        return _exact(e, x, function, source, out)
+    if source.dtype is DType.INT16:
+        return _interpolated(e, x, function, source, out)
+    raise _unsupported(e, "input", source.dtype)
+
+
+def quantization(e: Emitter, x: str) -> QuantParams:
+    """The quantization of a tensor.
+
+    Raises:
+        QuantizationError: it has none.
+    """
+    info = e.info(x)
+    if info.scale is None:
+        raise QuantizationError(
+            f"tensor '{x}' has no scale",
+            where=e.origin,
+            why=f"its type is {info.dtype.value}; an integer operand needs a quantization",
+            remedy="put a QuantizeLinear/DequantizeLinear pair on it",
+        )
+    return QuantParams(info.scale, info.zero_point, info.dtype)
+
+
+def fitted(function: RealFunction, source: QuantParams, out: QuantParams) -> tables.FittedTable:
+    """The piecewise table for int16 codes; errors are in output codes / 2**EXTRA_BITS for 8-bit outputs."""
+    real = _finite(function(source.dequantize(tables.positions()))) / out.scale
+    codes = real + out.zero_point
+    if out.dtype is DType.INT16:
+        return tables.fit_table(codes)
+    return tables.fit_table((codes - _middle(out.dtype)) * (1 << EXTRA_BITS))
+
+
+def error_bound(function: RealFunction, source: QuantParams, out: QuantParams) -> float:
+    """Largest distance, in output codes before rounding, between ``lower`` and the function; 0 for 8-bit inputs.
+
+    Steep or stepped functions of 16-bit inputs can be far off: 512 straight pieces are all there is.
+    """
+    if source.dtype.size == 1:
+        return 0.0
+    error = fitted(function, source, out).max_error
+    return error if out.dtype is DType.INT16 else error / (1 << EXTRA_BITS)
+
+
+def _exact(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:
+    low, high = source.dtype.integer_range
+    real = _finite(function(source.dequantize(np.arange(low, high + 1))))
+    table = tables.exact_table(out.quantize(real))
+    return e.table(x, table, tables.exact_index(low), out.dtype, out=out)
+
+
+def _interpolated(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:
+    table = fitted(function, source, out).table
+    if out.dtype is DType.INT16:
+        return e.table(x, table, integer_rescale(), out.dtype, out=out)
+    fine = e.table(x, table, integer_rescale(), DType.INT16)
+    narrow = integer_rescale(2.0**-EXTRA_BITS, zero_point=_middle(out.dtype), rounding=Rounding.NTE)
+    return e.act(fine, out.dtype, narrow, out=out)
+
+
+def _middle(dtype: DType) -> int:
+    low, high = dtype.integer_range
+    return (low + high + 1) // 2
+
+
+def _finite(real: np.ndarray) -> np.ndarray:
+    return np.nan_to_num(real, nan=0.0, posinf=1e300, neginf=-1e300)
+
+
+def _unsupported(e: Emitter, side: str, dtype: DType) -> QuantizationError:
+    return QuantizationError(
+        f"{side} type {dtype.value} has no table form",
+        where=e.origin,
+        why="tables map int8, uint8 or int16 codes to int8, uint8 or int16 codes",
+        remedy="requantize the tensor to one of these types",
+    )

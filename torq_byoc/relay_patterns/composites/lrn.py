@@ -1,0 +1,150 @@
+"""Local response normalisation: x * (bias + alpha / size * sum of squares over nearby channels) ** -beta.
+
+The window runs over channels, so [N, C, H, W] is viewed as [N, 1, C, H * W] and summed by a pool of
+``size`` x 1 with zero padding.  The power is one table: of the sum in integers, of its bit pattern in bf16.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.errors import UnsupportedOpError
+from torq_byoc.kernels.builder import GraphBuilder
+from torq_byoc.kernels.graph import Rescale
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.relay_patterns.composites import float_table, tables
+from torq_byoc.relay_patterns.composites.emitter import Emitter
+from torq_byoc.relay_patterns.composites.fixed_point import float_rescale, integer_rescale, to_codes
+from torq_byoc.relay_patterns.composites.float_activation import affine
+from torq_byoc.relay_patterns.composites.integer_activation import quantization
+from torq_byoc.relay_patterns.quant_params import QuantParams
+
+FLOAT_BINADES = 32
+"""The bf16 denominator is resolved from ``bias`` up to 2**31 times that."""
+NARROW_RATIO = 2.0
+"""Largest ratio of the sum's part of the denominator to ``bias`` for which a linear table is good."""
+CODE_LIMIT = 2.0**16
+"""Bound of output codes in fixed point."""
+
+
+@dataclass(frozen=True)
+class Lrn:
+    """ONNX's attributes; the window of channel c is [c - floor((size-1)/2), c + ceil((size-1)/2)]."""
+
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    bias: float = 1.0
+
+
+def lower(builder: GraphBuilder, x: str, lrn: Lrn, out: QuantParams | None, origin: str) -> str:
+    """Decompose LRN.
+
+    Args:
+        builder: receives the nodes.
+        x: [N, C, ...]; int8 or uint8 with a scale, or bf16.
+        lrn: the attributes.
+        out: quantization of the result; None for bf16.
+        origin: the ONNX node.
+
+    Returns:
+        Name of the output tensor.
+
+    Raises:
+        UnsupportedOpError: bias is not positive, or alpha is negative.
+        QuantizationError: x has no scale, or scales are out of reach.
+    """
+    e = Emitter(builder, origin)
+    if lrn.bias <= 0 or lrn.alpha < 0:
+        raise UnsupportedOpError(
+            "LRN's denominator may reach zero",
+            where=origin,
+            why=f"bias {lrn.bias:g}, alpha {lrn.alpha:g}; bias must be positive and alpha not negative",
+            remedy="leave the operator to the CPU",
+        )
+    return _lower_float(e, x, lrn) if out is None else _lower_integer(e, x, lrn, out)
+
+
+def _lower_float(e: Emitter, x: str, lrn: Lrn) -> str:
+    total = _window_sum(e, e.mul(x, x, DType.BF16), lrn.size, DType.BF16, float_rescale())
+    base = affine(e, total, lrn.alpha / lrn.size, lrn.bias, dtype=DType.FP32)
+    lowest = math.floor(math.log2(lrn.bias))
+    return e.mul(x, float_table.lower_binades(e, base, lambda b: b**-lrn.beta, lowest, FLOAT_BINADES), DType.BF16)
+
+
+def _lower_integer(e: Emitter, x: str, lrn: Lrn, out: QuantParams) -> str:
+    source = quantization(e, x)
+    low, high = source.dtype.integer_range
+    centred = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point))
+    square = e.mul(centred, centred, DType.INT32, integer_rescale(sum_bits=48))
+    largest = lrn.size * max(high - source.zero_point, source.zero_point - low) ** 2
+    weight = lrn.alpha * source.scale**2 / lrn.size
+    if weight * largest <= NARROW_RATIO * lrn.bias:
+        return _narrow(e, centred, square, lrn, weight, largest, source.scale, out)
+    return _wide(e, x, square, lrn, weight, largest, source, out)
+
+
+def _narrow(
+    e: Emitter, centred: str, square: str, lrn: Lrn, weight: float, largest: int, scale: float, out: QuantParams
+) -> str:
+    """The gain stays within a small factor: a table of the sum itself, all in int16."""
+    total = _window_sum(e, square, lrn.size, DType.INT32, integer_rescale())
+    index = integer_rescale((tables.POSITIONS - 1) / largest, bias=-((largest + 1) // 2))
+    sums = tables.positions() * (largest / (tables.POSITIONS - 1)) + (largest + 1) // 2
+    gains = (lrn.bias + weight * np.maximum(sums, 0.0)) ** -lrn.beta
+    unit = tables.INT16_MAX / float(gains.max())
+    gain = e.table(total, tables.fit_table(gains * unit).table, index, DType.INT16)
+    return e.mul(
+        centred, gain, out.dtype, to_codes(scale / out.scale / unit, out, sum_bits=48, where=e.origin), out=out
+    )
+
+
+def _wide(
+    e: Emitter, x: str, square: str, lrn: Lrn, weight: float, largest: int, source: QuantParams, out: QuantParams
+) -> str:
+    """The gain spans orders of magnitude: bias / weight + sum as a float, a table of its bit pattern.
+
+    The last product leaves the code in the low bits of an fp32 sum (see ``float_table``).
+    """
+    offset = lrn.bias / weight
+    headroom = max(0, 30 - math.ceil(math.log2(largest + offset)))
+    total = _window_sum(e, square, lrn.size, DType.INT32, integer_rescale(1 << headroom))
+    bias = round(math.ldexp(offset, headroom))
+    base = e.act(total, DType.FP32, integer_rescale(bias=bias), mode="I2F")
+    factor = source.scale / out.scale
+    binades = 1 << math.ceil(math.log2(math.log2(1 + largest / offset) + 1))
+    gain = float_table.lower_binades(
+        e,
+        base,
+        lambda b: factor * (weight * np.ldexp(b, -headroom)) ** -lrn.beta,
+        math.floor(math.log2(bias)),
+        binades,
+    )
+    value = e.act(x, DType.BF16, integer_rescale(bias=-source.zero_point), mode="I2F")
+    constant, fixed = float_table.magic(CODE_LIMIT)
+    product = e.mul(value, gain, DType.FP32, float_rescale(constant))
+    codes = integer_rescale(2.0**-fixed.fraction_bits, bias=-fixed.offset, zero_point=out.zero_point)
+    return e.act(e.bitcast(product, DType.INT32), out.dtype, codes, out=out)
+
+
+def _window_sum(e: Emitter, x: str, size: int, dtype: DType, rescale: Rescale) -> str:
+    """Sums over ``size`` neighbouring channels, zeros outside."""
+    shape = e.info(x).shape
+    plane = (shape[0], 1, shape[1], math.prod(shape[2:]))
+    before = (size - 1) // 2
+    pooled = e.emit(
+        "sumpool",
+        [e.reshape(x, plane)],
+        dtype,
+        shape=plane,
+        rescale=rescale,
+        kernel=(size, 1),
+        strides=(1, 1),
+        pads=(before, 0, size - 1 - before, 0),
+        dilations=(1, 1),
+        pad_value=0,
+    )
+    return e.reshape(pooled, shape)

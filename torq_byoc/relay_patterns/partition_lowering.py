@@ -1,0 +1,109 @@
+"""A partition function of the Relax module -> the operator graph that schedules and code generation work from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm import relax
+from tvm.ir import Call
+
+from torq_byoc.errors import InternalError
+from torq_byoc.kernels.builder import GraphBuilder
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.relay_patterns.fold_clips import fold_clips
+from torq_byoc.relay_patterns.group import declare_input, lower_group, source_quantization
+from torq_byoc.relay_patterns.legalize import legalize
+from torq_byoc.relay_patterns.patterns import pattern_named
+from torq_byoc.relay_patterns.quant_params import QuantParams
+from torq_byoc.relay_patterns.view import View
+
+
+def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
+    """Lower a partition.
+
+    Args:
+        function: a function of ``PartitionedModule`` (local composite functions, called in order).
+        config: the machine.
+
+    Returns:
+        Inputs in the order of the function's parameters, outputs in the order of its result tuple.  float32
+        parameters and results are BF16 tensors; quantized ones carry scale and zero point.
+
+    Raises:
+        InternalError: the function is no partition of ours.
+    """
+    symbol = str(function.attrs["global_symbol"]) if function.attrs and "global_symbol" in function.attrs else "main"
+    builder = GraphBuilder(symbol)
+    groups, values = _contents(function)
+    quantization = _input_quantization(function, groups, values)
+    tensors: dict[relax.Var, str] = {
+        parameter: declare_input(builder, parameter, quantization.get(parameter)) for parameter in function.params
+    }
+    for var, value in values.items():
+        if isinstance(value, Call):
+            composite = groups.get(value.op)
+            if composite is None:
+                raise _foreign(symbol, str(value.op))
+            arguments = {p: tensors[a] for p, a in zip(composite.params, value.args, strict=True)}
+            pattern = pattern_named(str(composite.attrs["Composite"]))
+            tensors[var] = lower_group(pattern, composite, builder, config, arguments)
+        elif isinstance(value, relax.Var):
+            tensors[var] = tensors[value]
+        elif not isinstance(value, relax.Tuple):
+            raise _foreign(symbol, type(value).__name__)
+    for result in _results(function, values):
+        builder.output(tensors[result])
+    return legalize(fold_clips(builder.finish()), config)
+
+
+def _contents(function: relax.Function) -> tuple[dict[relax.Var, relax.Function], dict[relax.Var, relax.Expr]]:
+    """Local composite functions by variable, and all other bindings in order."""
+    groups: dict[relax.Var, relax.Function] = {}
+    values: dict[relax.Var, relax.Expr] = {}
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.Function):
+                groups[binding.var] = binding.value
+            else:
+                values[binding.var] = binding.value
+    return groups, values
+
+
+def _results(function: relax.Function, values: Mapping[relax.Var, relax.Expr]) -> list[relax.Var]:
+    result = function.body.body
+    while isinstance(result, relax.Var) and isinstance(values.get(result), relax.Var | relax.Tuple):
+        result = values[result]
+    return list(result.fields) if isinstance(result, relax.Tuple) else [result]
+
+
+def _input_quantization(
+    function: relax.Function,
+    groups: Mapping[relax.Var, relax.Function],
+    values: Mapping[relax.Var, relax.Expr],
+) -> dict[relax.Var, QuantParams]:
+    """Quantization of parameters, as their readers state it; data movement passes a reader's statement on.
+
+    Bindings are walked backwards, so what reads the result of a movement is known before the movement.
+    """
+    known: dict[relax.Var, QuantParams] = {}
+    for var, value in reversed(values.items()):
+        composite = groups.get(value.op) if isinstance(value, Call) else None
+        if composite is None:
+            continue
+        view = View.of_function(composite)
+        moves = pattern_named(str(composite.attrs["Composite"])).moves_only
+        for parameter, argument in zip(composite.params, value.args, strict=True):
+            quant = known.get(var) if moves else source_quantization(view, parameter)
+            if quant is not None:
+                known.setdefault(argument, quant)
+    return {parameter: known[parameter] for parameter in function.params if parameter in known}
+
+
+def _foreign(symbol: str, what: str) -> InternalError:
+    return InternalError(
+        "a partition holds something that no pattern made",
+        where=symbol,
+        why=what,
+        remedy="partition the module with torq_byoc.relay_patterns.partition",
+    )

@@ -1,0 +1,33 @@
+"""The pattern tables: one file an idea, earlier entries match first."""
+
+from __future__ import annotations
+
+from torq_byoc.relay_patterns.patterns import conv, dense, elementwise, movement, pooling, reduction, unary
+from torq_byoc.relay_patterns.registry import Pattern, Precision
+
+PATTERNS: tuple[Pattern, ...] = (
+    *conv.PATTERNS,
+    *dense.PATTERNS,
+    *pooling.PATTERNS,
+    *reduction.PATTERNS,
+    *unary.PATTERNS,
+    *elementwise.PATTERNS,
+    *movement.PATTERNS,
+)
+
+
+def patterns_for(precision: Precision) -> tuple[Pattern, ...]:
+    """The entries that belong to one arithmetic."""
+    return tuple(pattern for pattern in PATTERNS if pattern.precision == precision)
+
+
+def pattern_named(name: str) -> Pattern:
+    """The entry behind a composite function.
+
+    Raises:
+        KeyError: no entry has that name.
+    """
+    for pattern in PATTERNS:
+        if pattern.name == name:
+            return pattern
+    raise KeyError(name)

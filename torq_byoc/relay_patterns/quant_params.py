@@ -1,0 +1,28 @@
+"""The affine quantization of one tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.npu_model.dtypes import DType
+
+
+@dataclass(frozen=True)
+class QuantParams:
+    """real = (code - zero_point) * scale, with codes of type ``dtype``; one scale for the whole tensor."""
+
+    scale: float
+    zero_point: int
+    dtype: DType
+
+    def quantize(self, real: np.ndarray | float) -> np.ndarray:
+        """Codes of real values: divide, round half to even, add the zero point, saturate."""
+        low, high = self.dtype.integer_range
+        codes = np.rint(np.asarray(real, np.float64) / self.scale) + self.zero_point
+        return np.clip(codes, low, high).astype(self.dtype.numpy)
+
+    def dequantize(self, codes: np.ndarray) -> np.ndarray:
+        """Real values (float64) of codes."""
+        return (codes.astype(np.float64) - self.zero_point) * self.scale

@@ -1,0 +1,134 @@
+"""The analytic cost of a decision: cycles, bytes and LRAM demand of one node, in closed form.
+
+A node is a pipeline of three stages, transfers in, slices, transfers out, that work on different tiles at
+the same time when operands are double buffered.  Its time is that of the busiest stage plus what the other
+two need to fill and to drain; without double buffering the stages follow one another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.record import NodeDecision
+from torq_byoc.schedules.traffic import TilingTable, Traffic
+
+
+@dataclass(frozen=True)
+class CostWeights:
+    """Constants of the model that no descriptor gives; fitted against simulator runs.
+
+    Attributes:
+        nss_bytes_a_start: sequencer code fetched for every engine start.
+        tile_cycles: sequencer time a tile that nothing hides.
+        run_bytes: what a cut row costs beyond its bytes; keeps rows whole where it makes no difference.
+    """
+
+    nss_bytes_a_start: float = 40.0
+    tile_cycles: float = 4.0
+    run_bytes: float = 2.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimated cost of a node: total cycles, busy cycles of each stage, bytes, LRAM demand."""
+
+    cycles: float
+    dma_in: float
+    dma_out: float
+    slices: float
+    in_bytes: float
+    out_bytes: float
+    demand: int
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes both ways."""
+        return self.in_bytes + self.out_bytes
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What the search minimises: cycles, then bytes."""
+        return (self.cycles, self.nbytes)
+
+
+def estimate(
+    model: NodeModel, decision: NodeDecision, residency: Residency, weights: CostWeights, *, exact: bool = True
+) -> Cost:
+    """Cycles, bytes and LRAM demand of a decision.
+
+    Args:
+        model: the node.
+        decision: what to price.
+        residency: which operands are resident.
+        weights: constants of the model.
+        exact: ask the kernel for the slice cycles of every kind of tile; otherwise only for the full tile,
+            and scale the smaller ones at the borders by their size.
+    """
+    table = TilingTable(model, [decision.tile])
+    moved = table.traffic(decision.order, residency)
+    slices = program_bytes = 0.0
+    program_peak = parts = 0
+    for extent, times in tile_kinds(model.shape, decision.tile):
+        known = extent if exact else decision.tile
+        tile = model.tile_cost(known, decision.split_axis, residency)
+        slices += times * tile.cycles * math.prod(extent) / math.prod(known)
+        program_bytes += times * tile.program_bytes
+        program_peak = max(program_peak, tile.program_bytes)
+        parts += times * tile.jobs
+    cycles = float(pipeline(table, moved, weights, decision.buffers, slices, program_bytes, parts)[0])
+    in_bytes = float(moved.in_bytes[0]) + program_bytes
+    out_bytes = float(moved.out_bytes[0])
+    word, rate = model.config.lram_word, model.config.dma_bytes_per_cycle
+    demand = int(moved.demand(decision.buffers)[0]) + 2 * (-(-program_peak // word) * word)
+    return Cost(cycles, in_bytes / rate, out_bytes / rate, slices, in_bytes, out_bytes, demand)
+
+
+def pipeline(
+    table: TilingTable,
+    moved: Traffic,
+    weights: CostWeights,
+    buffers: int,
+    slices: float,
+    program_bytes: float | np.ndarray,
+    parts: int | np.ndarray,
+) -> np.ndarray:
+    """Cycles of n tilings.
+
+    Args:
+        table: the tilings.
+        moved: their data movement.
+        weights: constants of the model.
+        buffers: 2 overlaps the stages, 1 does not.
+        slices: busy cycles of the slowest slice over all tiles.
+        program_bytes: bytes of all slice programs, loaded for every tile.
+        parts: slice jobs of all tiles.
+    """
+    rate, tiles = table.model.config.dma_bytes_per_cycle, table.total
+    nss_bytes = weights.nss_bytes_a_start * (moved.loads + moved.stores + 2 * parts)
+    dma_in = (moved.in_bytes + program_bytes + nss_bytes + weights.run_bytes * moved.runs) / rate
+    dma_out = moved.out_bytes / rate
+    fixed = weights.tile_cycles * tiles
+    serial = dma_in + slices + dma_out
+    if buffers == 1:
+        return serial + fixed
+    fill, drain, one = (moved.first_in + program_bytes / tiles) / rate, moved.last_out / rate, slices / tiles
+    overlapped = np.maximum(np.maximum(dma_in + one + drain, fill + slices + drain), fill + one + dma_out)
+    return np.where(tiles == 1, serial, overlapped) + fixed
+
+
+def tile_kinds(shape: Sequence[int], tile: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
+    """The different tile extents of a tiling (full and remainder along every axis) and how often each occurs."""
+    kinds = []
+    for extent, size in zip(shape, tile, strict=True):
+        full, rest = divmod(extent, size)
+        kinds.append([(size, full)] * (full > 0) + [(rest, 1)] * (rest > 0))
+    combined = []
+    for choice in itertools.product(*kinds):
+        combined.append((tuple(size for size, _ in choice), math.prod(times for _, times in choice)))
+    return combined

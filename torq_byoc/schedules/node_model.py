@@ -1,0 +1,270 @@
+"""What the cost model knows of one node: the bytes of every operand under any cut, and slice cycles.
+
+The parts of a tensor that neighbouring tiles read are boxes, and each axis of such a box follows one
+output axis (rows follow rows, input channels follow the group of the output channels).  So it is enough
+to ask the kernel, for one output axis at a time, how the boxes of its tiles compare with the whole; the
+bytes of any tiling are products of these factors, and no tile is ever enumerated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, Layout, PackedConstant, Placement, Region, kernel_for
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import SliceTask
+from torq_byoc.npu_model.timing import task_cycles
+from torq_byoc.schedules.tiles import split_between_slices
+
+PROGRAM_BYTES_A_TASK = 600
+"""Encoded slice task: configuration and descriptors (hardware doc 1.5; 500 to 600 B in practice)."""
+TABLE_BYTES = 2048
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One operand seen along one output axis that is cut into tiles; sizes relative to the whole operand.
+
+    Attributes:
+        moves: the operand's part changes from tile to tile.
+        total: sum of the parts' sizes (above 1 where parts overlap).
+        largest, first, last: sizes of single parts.
+    """
+
+    moves: bool
+    total: float
+    largest: float
+    first: float
+    last: float
+
+
+_WHOLE = Cut(False, 1.0, 1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An operand on its way into LRAM: a tensor input, or a packed constant.
+
+    Attributes:
+        label: for reports: tensor or constant name.
+        position: index into ``kernel.tensor_inputs``; None for a constant.
+        nbytes: bytes of the whole operand as the kernel wants it.
+    """
+
+    label: str
+    position: int | None
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Which operands of a node lie in LRAM as a whole: a flag a tensor input, and the output's."""
+
+    inputs: tuple[bool, ...]
+    output: bool
+
+
+@dataclass(frozen=True)
+class SliceCost:
+    """One tile on all slices: cycles of the slowest slice; slices at work, tasks and program bytes of all."""
+
+    cycles: int
+    jobs: int
+    tasks: int
+    program_bytes: int
+
+
+@dataclass(frozen=True)
+class _Granules:
+    """How a packed constant follows the output, without its data."""
+
+    axis: int | None
+    step: int
+    count: int
+    nbytes: int
+
+    def cover(self, start: int, extent: int) -> tuple[int, int]:
+        """First and number of the granules that output indices [start, start + extent) need."""
+        first = start // self.step
+        return first, -(-(start + extent) // self.step) - first
+
+
+class NodeModel:
+    """Facts about a node that do not depend on a decision; asked lazily and remembered.
+
+    Args:
+        graph: the graph the node stands in.
+        node: the node; any node of the same signature is described by the same model.
+        config: the machine.
+    """
+
+    def __init__(self, graph: OpGraph, node: Node, config: NpuConfig) -> None:
+        self.graph, self.node, self.config = graph, node, config
+        self.kernel: Kernel = kernel_for(node.op)
+        output = graph.tensors[node.output]
+        self.shape, self.output_bytes, self.element = output.shape, output.nbytes, output.dtype.size
+        self.steps = self.kernel.tile_steps(graph, node, config)
+        self.inputs = self.kernel.tensor_inputs(graph, node)
+        packed = self.kernel.constants(graph, node, config)
+        self._granules = [_granules(constant, len(self.shape)) for constant in packed]
+        self._layouts = [self.kernel.input_layout(graph, node, position) for position in self.inputs]
+        self._whole_regions = [self._input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
+        self.streams = self._streams(packed)
+        self._cuts: dict[tuple[int, int, int], Cut] = {}
+        self._costs: dict[tuple[tuple[int, ...], int | None, Residency], SliceCost] = {}
+
+    def layout(self, index: int) -> Layout:
+        """How the kernel wants a tensor input's tile (index into ``tensor_inputs``)."""
+        return self._layouts[index]
+
+    def row_bytes(self, stream: int) -> int:
+        """Bytes of a whole innermost row of a tensor input; 0 for constants and scalars."""
+        position = self.streams[stream].position
+        if position is None:
+            return 0
+        info = self.graph.tensors[self.node.inputs[self.inputs[position]]]
+        return info.shape[-1] * info.dtype.size if info.shape else 0
+
+    def cut(self, stream: int, axis: int, tile: int) -> Cut:
+        """How one operand divides when output axis ``axis`` is cut into tiles of extent ``tile``."""
+        if tile >= self.shape[axis]:
+            return _WHOLE
+        key = (stream, axis, tile)
+        if key not in self._cuts:
+            position = self.streams[stream].position
+            parts = self._constant_parts(stream, axis, tile) if position is None else self._tensor_parts(key, position)
+            self._cuts[key] = parts
+        return self._cuts[key]
+
+    def input_regions(self, output: Region) -> tuple[Region, ...]:
+        """What the kernel says each tensor input contributes to a box of the output."""
+        return tuple(self._input_region(index, output) for index in range(len(self.inputs)))
+
+    def first_part(self, stream: int, tile: Sequence[int]) -> tuple[int, ...]:
+        """Shape of what the first tile needs of an operand: a box, or (granules, bytes a granule)."""
+        box = Region((0,) * len(self.shape), tuple(tile))
+        position = self.streams[stream].position
+        if position is not None:
+            return self._input_region(position, box).extent
+        granules = self._granules[stream - len(self.inputs)]
+        count = granules.count if granules.axis is None else granules.cover(0, tile[granules.axis])[1]
+        return (count, granules.nbytes)
+
+    def tile_cost(self, extent: Sequence[int], split_axis: int | None, residency: Residency) -> SliceCost:
+        """One tile on all slices; where a tile stands does not matter, its extents do.
+
+        Args:
+            extent: extents of the tile.
+            split_axis: axis along which it is divided between the slices.
+            residency: resident operands are walked with the strides of the whole tensor.
+        """
+        key = (tuple(extent), split_axis, residency)
+        if key not in self._costs:
+            tile = Region((0,) * len(self.shape), tuple(extent))
+            step = 0 if split_axis is None else self.steps[split_axis]
+            placements = self._placements(tile, residency)
+            jobs = []
+            for part in split_between_slices(tile, split_axis, step, self.config.slices):
+                jobs.append(self.kernel.tasks(self.graph, self.node, self.config, part, *placements))
+            self._costs[key] = _slice_cost(jobs)
+        return self._costs[key]
+
+    def _streams(self, packed: Sequence[PackedConstant]) -> tuple[Stream, ...]:
+        streams = []
+        for index, position in enumerate(self.inputs):
+            name = self.node.inputs[position]
+            nbytes = self._stored(index, self._whole_regions[index]) * self.graph.tensors[name].dtype.size
+            streams.append(Stream(name, index, nbytes))
+        return (*streams, *(Stream(constant.name, None, constant.data.size) for constant in packed))
+
+    def _input_region(self, index: int, output: Region) -> Region:
+        return self.kernel.input_region(self.graph, self.node, self.inputs[index], output)
+
+    def _stored(self, index: int, region: Region) -> int:
+        """Elements that a tile takes in LRAM: phase planes are padded to whole phases."""
+        extent = list(region.extent)
+        for axis, phase in zip((-2, -1), self._layouts[index].phases, strict=True):
+            if phase > 1:
+                extent[axis] = -(-extent[axis] // phase) * phase
+        return math.prod(extent)
+
+    def _tensor_parts(self, key: tuple[int, int, int], index: int) -> Cut:
+        _, axis, tile = key
+        regions = []
+        for start in range(0, self.shape[axis], tile):
+            box = Region.whole(self.shape)
+            first, extent = list(box.start), list(box.extent)
+            first[axis], extent[axis] = start, min(tile, self.shape[axis] - start)
+            regions.append(self._input_region(index, Region(tuple(first), tuple(extent))))
+        whole = self._stored(index, self._whole_regions[index])
+        return _compare(regions, [self._stored(index, region) for region in regions], whole)
+
+    def _constant_parts(self, stream: int, axis: int, tile: int) -> Cut:
+        granules = self._granules[stream - len(self.inputs)]
+        if granules.axis != axis:
+            return _WHOLE
+        starts = range(0, self.shape[axis], tile)
+        ranges = [granules.cover(start, min(tile, self.shape[axis] - start)) for start in starts]
+        return _compare(ranges, [count for _, count in ranges], granules.count)
+
+    def _placements(
+        self, tile: Region, residency: Residency
+    ) -> tuple[Placement, list[Placement], list[ConstantPlacement]]:
+        """Placements of a tile's operands; addresses do not enter the cost."""
+        box = Region.whole(self.shape) if residency.output else tile
+        output = _dense(box, self.graph.tensors[self.node.output].dtype)
+        inputs = []
+        for index, position in enumerate(self.inputs):
+            info = self.graph.tensors[self.node.inputs[position]]
+            box = Region.whole(info.shape) if residency.inputs[index] else self._input_region(index, tile)
+            inputs.append(_dense(box, info.dtype, self._layouts[index].phases))
+        constants = []
+        for granules in self._granules:
+            first, count = 0, granules.count
+            if granules.axis is not None:
+                first, count = granules.cover(tile.start[granules.axis], tile.extent[granules.axis])
+            constants.append(ConstantPlacement(0, first, count, granules.nbytes))
+        return output, inputs, constants
+
+
+def _slice_cost(jobs: Sequence[Sequence[SliceTask]]) -> SliceCost:
+    cycles = max(sum(task_cycles(task) for task in tasks) for tasks in jobs)
+    tasks = [task for job in jobs for task in job]
+    tables = sum(task.table is not None for task in tasks)
+    return SliceCost(cycles, len(jobs), len(tasks), PROGRAM_BYTES_A_TASK * len(tasks) + TABLE_BYTES * tables)
+
+
+def _granules(constant: PackedConstant, rank: int) -> _Granules:
+    axis = None if constant.axis is None else constant.axis % rank
+    return _Granules(axis, constant.step, *constant.data.shape)
+
+
+def _compare(parts: Sequence[object], sizes: Sequence[int], whole: int) -> Cut:
+    """Sizes of an operand's parts against the whole; ``whole`` is 0 only for an operand nobody reads."""
+    moves = any(before != after for before, after in itertools.pairwise(parts))
+    if not moves or whole == 0:
+        return _WHOLE
+    return Cut(True, sum(sizes) / whole, max(sizes) / whole, sizes[0] / whole, sizes[-1] / whole)
+
+
+def _dense(region: Region, dtype: DType, phases: tuple[int, int] = (1, 1)) -> Placement:
+    """A tile of exactly this region, row-major, in phase planes where asked for."""
+    extent = list(region.extent)
+    for axis, phase in zip((-2, -1), phases, strict=True):
+        if phase > 1:
+            extent[axis] = -(-extent[axis] // phase)
+    strides = [dtype.size] * len(extent)
+    for axis in range(len(extent) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * extent[axis + 1]
+    planes = (0, 0)
+    if phases != (1, 1):
+        plane = strides[-2] * extent[-2]
+        planes = (plane * phases[1], plane)
+        for axis in range(len(extent) - 2):
+            strides[axis] *= phases[0] * phases[1]
+    return Placement(0, region, tuple(strides), dtype, phases, planes)

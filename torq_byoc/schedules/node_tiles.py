@@ -1,0 +1,90 @@
+"""The tiles of a node: output boxes, their division between slices, and the operand regions read back from TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from torq_byoc.errors import InternalError
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import Layout, Region
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.record import NodeDecision
+from torq_byoc.schedules.regions import Transfer, read_back
+from torq_byoc.schedules.signature import signature
+from torq_byoc.schedules.tensor_expressions import define
+from torq_byoc.schedules.tiles import Tile, output_regions, split_between_slices
+from torq_byoc.schedules.tir_schedule import apply_decision
+
+_CACHE_ENTRIES = 4096
+_read_back: dict[Hashable, tuple[Transfer, ...]] = {}
+
+
+def scheduled_function(graph: OpGraph, node: Node, decision: NodeDecision) -> Any:
+    """The TIR function of a node with a decision applied (a ``tvm.s_tir.Schedule``): for dumps and checks."""
+    return apply_decision(define(graph, node).prim_func(), decision)
+
+
+def transfers(graph: OpGraph, node: Node, decision: NodeDecision) -> tuple[Transfer, ...]:
+    """Loads and stores of a node's scheduled function; remembered, since many nodes are alike.
+
+    Loop order, slice split and buffering do not change the regions of a tile, so only its extents count.
+    """
+    key = (signature(graph, node), decision.tile)
+    if key not in _read_back:
+        if len(_read_back) >= _CACHE_ENTRIES:
+            _read_back.clear()
+        _read_back[key] = read_back(scheduled_function(graph, node, decision))
+    return _read_back[key]
+
+
+def tiles_of(graph: OpGraph, node: Node, model: NodeModel, decision: NodeDecision) -> tuple[Tile, ...]:
+    """The tiles of a node in execution order.
+
+    Raises:
+        InternalError: the regions of the TIR function do not cover what the kernel reads.
+    """
+    loads = {load.buffer: load for load in transfers(graph, node, decision) if load.kind == "load"}
+    axis = decision.split_axis
+    step = 0 if axis is None else model.steps[axis]
+    tiles = []
+    for output in output_regions(model.shape, decision):
+        inputs = []
+        for index, position in enumerate(model.inputs):
+            region = loads[f"input{position}"].region(output, decision.tile)
+            region = settle(region, graph.tensors[node.inputs[position]].shape, model.layout(index), model.config)
+            inputs.append(region)
+        _check_cover(node, output, tuple(inputs), model.input_regions(output))
+        parts = split_between_slices(output, axis, step, model.config.slices)
+        tiles.append(Tile(output, tuple(inputs), parts))
+    return tuple(tiles)
+
+
+def settle(region: Region, shape: tuple[int, ...], layout: Layout, config: NpuConfig) -> Region:
+    """A region as it is loaded: at least one element along every axis, starting at a stride phase.
+
+    Strides beyond what the plane logic walks are folded into phases, of which only whole ones can be read.
+    """
+    phases = (1,) * (len(shape) - 2) + layout.phases if len(shape) > 1 else (1,) * len(shape)
+    bounds = []
+    for start, extent, size, phase in zip(region.start, region.extent, shape, phases, strict=True):
+        first = min(start, size - 1)
+        end = max(start + extent, first + 1)
+        first -= first % phase
+        if phase > max(config.limits.conv_strides):
+            end = min(-(-end // phase) * phase, size)
+        bounds.append((first, end - first))
+    return Region(tuple(first for first, _ in bounds), tuple(extent for _, extent in bounds))
+
+
+def _check_cover(node: Node, output: Region, loaded: tuple[Region, ...], needed: tuple[Region, ...]) -> None:
+    for have, want in zip(loaded, needed, strict=True):
+        bounds = zip(have.start, have.extent, want.start, want.extent, strict=True)
+        if any(a > b or a + m < b + n for a, m, b, n in bounds):
+            raise InternalError(
+                f"the TIR function of {node.op} loads less than its kernel reads",
+                where=f"node {node.name!r}, tile {output.start} + {output.extent}",
+                why=f"loads {have.start} + {have.extent}, the kernel reads {want.start} + {want.extent}",
+                remedy="report it with the model; the tensor expression and the kernel disagree",
+            )

@@ -1,0 +1,55 @@
+"""Nodes that cost the same: equal operator, attributes, shapes and types, whatever the names and values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from torq_byoc.kernels.graph import Node, OpGraph, Rescale
+
+
+def signature(graph: OpGraph, node: Node) -> Hashable:
+    """A key that two nodes share only when tiles, LRAM demand and cycles of every decision are the same.
+
+    Arrays enter with their shape and type, not with their values.
+    """
+    operands = tuple((*_tensor(graph, name), name in graph.constants) for name in node.inputs)
+    repeated = tuple(node.inputs.index(name) for name in node.inputs)
+    return (node.op, freeze(node.attrs), operands, repeated, _tensor(graph, node.output), _rescale(node.rescale))
+
+
+def freeze(value: Any) -> Hashable:
+    """A hashable form of an attribute; arrays by shape and type."""
+    if isinstance(value, np.ndarray):
+        return ("array", value.shape, value.dtype.name)
+    if isinstance(value, Mapping):
+        return tuple((key, freeze(value[key])) for key in sorted(value))
+    if isinstance(value, list | tuple):
+        return tuple(freeze(item) for item in value)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _tensor(graph: OpGraph, name: str) -> tuple[tuple[int, ...], str]:
+    info = graph.tensors[name]
+    return info.shape, info.dtype.value
+
+
+def _rescale(rescale: Rescale | None) -> Hashable:
+    if rescale is None:
+        return None
+    entries = (_entries(rescale.bias), None if rescale.scale is None else _entries(rescale.scale))
+    fixed = (rescale.shift, rescale.zero_point, rescale.clip_min, rescale.clip_max)
+    return (*entries, *fixed, rescale.axis, rescale.rounding.name, rescale.sum_bits)
+
+
+def _entries(values: np.ndarray) -> tuple[int, bool, bool, bool]:
+    """What kernels look at: how many entries, whether all are equal, all 0, all 1."""
+    flat = np.atleast_1d(values)
+    return len(flat), bool(np.all(flat == flat[0])), not np.any(flat), bool(np.all(flat == 1))

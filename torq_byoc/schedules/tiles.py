@@ -1,0 +1,72 @@
+"""The tiles of a decision: boxes of the output in execution order, and their division between slices."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torq_byoc.kernels.kernel import Region
+from torq_byoc.schedules.record import NodeDecision
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One step of a node.
+
+    Attributes:
+        output: the box of the output that this tile computes.
+        inputs: for every position of ``kernel.tensor_inputs``, the part of that tensor it reads, clipped
+            to the tensor (and starting at a phase where the kernel wants phases).
+        parts: the output box divided between the slices, disjoint, at most one a slice.
+    """
+
+    output: Region
+    inputs: tuple[Region, ...]
+    parts: tuple[Region, ...]
+
+
+def tile_counts(shape: Sequence[int], tile: Sequence[int]) -> tuple[int, ...]:
+    """Number of tiles along every axis."""
+    return tuple(-(-extent // size) for extent, size in zip(shape, tile, strict=True))
+
+
+def output_regions(shape: Sequence[int], decision: NodeDecision) -> list[Region]:
+    """The output's tiles in execution order; the last one of an axis is clipped to the tensor."""
+    counts = tile_counts(shape, decision.tile)
+    regions = []
+    for position in itertools.product(*(range(counts[axis]) for axis in decision.order)):
+        start, extent = [0] * len(shape), list(shape)
+        for axis, index in zip(decision.order, position, strict=True):
+            size = decision.tile[axis]
+            start[axis] = index * size
+            extent[axis] = min(size, shape[axis] - index * size)
+        regions.append(Region(tuple(start), tuple(extent)))
+    return regions
+
+
+def split_between_slices(region: Region, axis: int | None, step: int, slices: int) -> tuple[Region, ...]:
+    """Divide a box along one axis at multiples of ``step`` into at most ``slices`` even parts.
+
+    Args:
+        region: a box whose start along ``axis`` is a multiple of ``step``.
+        axis: None keeps the box whole.
+        step: granularity of the cut; 0 keeps the box whole.
+        slices: number of slices of the machine.
+
+    Returns:
+        One to ``slices`` parts in ascending order; fewer when there are not enough steps to share.
+    """
+    if axis is None or step == 0 or slices == 1:
+        return (region,)
+    units = -(-region.extent[axis] // step)
+    parts = min(slices, units)
+    bounds = [min(step * (units * part // parts), region.extent[axis]) for part in range(parts + 1)]
+    return tuple(_along(region, axis, first, last - first) for first, last in itertools.pairwise(bounds))
+
+
+def _along(region: Region, axis: int, offset: int, extent: int) -> Region:
+    start, size = list(region.start), list(region.extent)
+    start[axis] += offset
+    size[axis] = extent
+    return Region(tuple(start), tuple(size))

@@ -1,0 +1,150 @@
+"""Data movement of many tilings at once: bytes through DMA and LRAM demand, by the reload rule.
+
+An operand is loaded again when the box a tile reads differs from the one before.  Along a loop nest that
+means: loops outside the innermost loop that moves the operand repeat its loads, loops inside do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.schedules.node_model import NodeModel, Residency
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Data movement of n tilings under one loop order; every field is an array of n.
+
+    Attributes:
+        in_bytes, out_bytes: operand and result bytes through DMA, programs not counted.
+        first_in, last_out: bytes of the first tile's loads and of the last tile's store.
+        loads, stores: transfers, programs not counted.
+        runs: contiguous pieces in XRAM beyond whole rows, both ways.
+        single, double: LRAM bytes of operand and output tiles with one buffer and with two; residents and
+            programs not counted.
+    """
+
+    in_bytes: np.ndarray
+    out_bytes: np.ndarray
+    first_in: np.ndarray
+    last_out: np.ndarray
+    loads: np.ndarray
+    stores: np.ndarray
+    runs: np.ndarray
+    single: np.ndarray
+    double: np.ndarray
+
+    def demand(self, buffers: int) -> np.ndarray:
+        """LRAM bytes at a buffering depth."""
+        return self.single if buffers == 1 else self.double
+
+
+@dataclass(frozen=True)
+class StreamTraffic:
+    """One operand under n tilings and one loop order; arrays of n, in bytes."""
+
+    nbytes: np.ndarray
+    part: np.ndarray
+    first: np.ndarray
+    loads: np.ndarray
+
+
+class TilingTable:
+    """Tilings of one node with the operand factors of every axis, independent of loop order.
+
+    Args:
+        model: the node.
+        tiles: tile extents, one row a tiling, one column an output axis.
+    """
+
+    def __init__(self, model: NodeModel, tiles: Sequence[Sequence[int]]) -> None:
+        self.model = model
+        self.tiles = np.asarray(tiles, dtype=np.int64).reshape(len(tiles), len(model.shape))
+        self.counts = -(-np.asarray(model.shape, dtype=np.int64) // self.tiles)
+        self.total = self.counts.prod(axis=1)
+        self._factors = [self._stream_factors(stream) for stream in range(len(model.streams))]
+
+    def moves(self) -> list[tuple[bool, ...]]:
+        """For every axis, which operands change along it in any of the tilings."""
+        axes = range(self.tiles.shape[1])
+        return [tuple(bool(moves[:, axis].any()) for moves, *_ in self._factors) for axis in axes]
+
+    def traffic(self, order: Sequence[int], residency: Residency) -> Traffic:
+        """Data movement under a loop order and a residency."""
+        n = len(self.tiles)
+        in_bytes, first_in, runs = np.zeros(n), np.zeros(n), np.zeros(n)
+        loads = np.zeros(n, dtype=np.int64)
+        single, double = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        for index, stream in enumerate(self.model.streams):
+            if stream.position is not None and residency.inputs[stream.position]:
+                continue
+            moved = self.stream(index, order)
+            in_bytes += moved.nbytes
+            first_in += moved.first
+            loads += moved.loads
+            runs += self._pieces(index, moved.nbytes)
+            part = self._words(moved.part)
+            single += part
+            double += part * np.minimum(2, moved.loads)
+        out_bytes, last_out, stores = np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.int64)
+        if not residency.output:
+            out_bytes += self.model.output_bytes
+            last_out += self._last_tile()
+            stores += self.total
+            runs += self._output_pieces()
+            part = self._words(self.tiles.prod(axis=1) * self.model.element)
+            single += part
+            double += part * np.minimum(2, self.total)
+        return Traffic(in_bytes, out_bytes, first_in, last_out, loads, stores, runs, single, double)
+
+    def stream(self, index: int, order: Sequence[int]) -> StreamTraffic:
+        """Loads of one operand under a loop order."""
+        moves, total, largest, first = self._factors[index]
+        nbytes = np.full(len(self.tiles), float(self.model.streams[index].nbytes))
+        part, start = nbytes * largest.prod(axis=1), nbytes * first.prod(axis=1)
+        loads = np.ones(len(self.tiles), dtype=np.int64)
+        inside = np.zeros(len(self.tiles), dtype=bool)
+        for axis in reversed(order):
+            counts = self.counts[:, axis]
+            nbytes = nbytes * np.where(moves[:, axis], total[:, axis], np.where(inside, counts, 1))
+            inside = inside | moves[:, axis]
+            loads = loads * np.where(inside, counts, 1)
+        return StreamTraffic(nbytes, part, start, loads)
+
+    def _stream_factors(self, stream: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        columns = []
+        for axis in range(self.tiles.shape[1]):
+            values, where = np.unique(self.tiles[:, axis], return_inverse=True)
+            cuts = [self.model.cut(stream, axis, int(value)) for value in values]
+            table = np.array([(cut.moves, cut.total, cut.largest, cut.first) for cut in cuts], dtype=float)
+            columns.append(table[where.reshape(-1)])
+        if not columns:
+            return tuple(np.ones((len(self.tiles), 0)) for _ in range(4))  # type: ignore[return-value]
+        stacked = np.stack(columns, axis=1)
+        return stacked[:, :, 0] > 0, stacked[:, :, 1], stacked[:, :, 2], stacked[:, :, 3]
+
+    def _pieces(self, index: int, nbytes: np.ndarray) -> np.ndarray:
+        """Pieces of rows that an operand's loads consist of where the innermost axis is cut."""
+        row = self.model.row_bytes(index)
+        moves, _, largest, _ = self._factors[index]
+        if row == 0 or moves.shape[1] == 0:
+            return np.zeros(len(self.tiles))
+        return np.where(moves[:, -1], nbytes / np.maximum(1.0, row * largest[:, -1]), 0.0)
+
+    def _output_pieces(self) -> np.ndarray:
+        if self.tiles.shape[1] == 0:
+            return np.zeros(len(self.tiles))
+        rows = math.prod(self.model.shape[:-1])
+        return np.where(self.counts[:, -1] > 1, rows * self.counts[:, -1], 0)
+
+    def _last_tile(self) -> np.ndarray:
+        rest = np.asarray(self.model.shape, dtype=np.int64) - (self.counts - 1) * self.tiles
+        return rest.prod(axis=1) * float(self.model.element)
+
+    def _words(self, nbytes: np.ndarray) -> np.ndarray:
+        word = self.model.config.lram_word
+        return np.ceil((nbytes - 1e-6) / word).astype(np.int64) * word
