@@ -220,7 +220,7 @@ def compile_function(
         lram_peak=generated.lram_peak,
         layers=_layers(graph, plan, generated),
         passes=tuple((entry.name, entry.saved) for entry in generated.ledger),
-        decisions=plan.record.to_json(),
+        decisions=plan.record.dumps(),
     )
     return Partition(facts, pack_container(generated.program.to_sections()))
 

@@ -37,7 +37,9 @@ def graph_model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def node(op: str, inputs: Sequence[str], outputs: str | Sequence[str], name: str = "", **attrs: object) -> onnx.NodeProto:
+def node(
+    op: str, inputs: Sequence[str], outputs: str | Sequence[str], name: str = "", **attrs: object
+) -> onnx.NodeProto:
     names = [outputs] if isinstance(outputs, str) else list(outputs)
     return helper.make_node(op, list(inputs), names, name=name, **attrs)
 
@@ -74,7 +76,7 @@ def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]
             if len(shape) > 1 and shape[1] > 1:
                 data[:, 0] *= 7.5
         else:
-            data = rng.integers(-100 if dtype == np.int8 else 0, 2 if "mask" in value.name else 100, shape)
+            data = rng.integers(-100 if dtype == np.int8 else 0, 2 if "mask" in value.name or "type" in value.name else 100, shape)
         feeds[value.name] = np.asarray(data, dtype)
     return feeds
 

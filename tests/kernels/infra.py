@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torq_byoc.kernels.builder import GraphBuilder
-from torq_byoc.kernels.graph import Node, OpGraph, Rescale
+from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, kernel_for
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
@@ -258,7 +258,7 @@ def random_rescale(rng: np.random.Generator, channels: int, axis: int | None, re
     while base >= 2**30:
         shift, base = shift - 1, base / 2
     scale = (base * rng.uniform(0.3, 1.0, channels)).astype(np.int32)
-    bias = (rng.normal(size=channels) * reach / 4).astype(np.int32)
+    bias = np.clip(rng.normal(size=channels) * reach / 4, -(2**31), 2**31 - 1).astype(np.int32)
     zero_point = int(rng.integers(-20, 20)) if dtype.integer_range[0] < 0 else int(rng.integers(0, 40))
     return Rescale(bias, scale, shift, zero_point, axis=axis)
 

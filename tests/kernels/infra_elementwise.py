@@ -1,7 +1,7 @@
-"""Runs one node's slice tasks on a simulated LRAM, tile by tile, and checks what must hold for every task.
+"""Checks one node of an element-wise or movement kernel everywhere a schedule may put it.
 
-Every operand is placed where code generation may place it: as a dense tile of just the bytes a region needs,
-or as a whole resident tensor.  Memory starts as garbage; only the output's region may change.
+Every operand is placed where code generation may place it: as a dense tile of just the bytes a region needs, or
+as a whole resident tensor.  Memory starts as noise; exactly the output's bytes must be written.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from torq_byoc.kernels.builder import GraphBuilder
+from tests.kernels.infra import CONFIG, Lram, one_node, place_constant
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
-from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region, kernel_for
+from torq_byoc.kernels.kernel import Placement, Region, kernel_for
 from torq_byoc.kernels.reference import evaluate
-from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.encoding import program_bytes
 from torq_byoc.npu_model.execute import execute_task
 from torq_byoc.npu_model.footprint import task_footprint
 from torq_byoc.npu_model.isa import SliceTask
-from torq_byoc.npu_model.limits import task_problems
 from torq_byoc.npu_model.scalar import execute_task_scalar
 from torq_byoc.npu_model.timing import task_cycles
 
-CONFIG = NpuConfig()
-_WORD = 8
+Case = tuple[OpGraph, Node, dict[str, np.ndarray]]
+_LRAM = 96 * 1024
+_TABLE_BYTES = 2048
 
 
 def single(
@@ -38,142 +38,122 @@ def single(
     constants: Sequence[int] = (),
     rescale: Rescale | None = None,
     **attrs: object,
-) -> tuple[OpGraph, Node, dict[str, np.ndarray]]:
-    """A graph of one node over the given arrays; positions in ``constants`` become constants."""
-    builder = GraphBuilder("test")
-    names, values = [], {}
-    for position, array in enumerate(arrays):
-        if position in constants:
-            names.append(builder.constant(array, f"c{position}"))
-        else:
-            names.append(builder.input(f"x{position}", array.shape, DType.of(array.dtype)))
-            values[names[-1]] = array
-    builder.output(builder.emit(op, names, shape, out, attrs=attrs, rescale=rescale, hint="y"))
-    graph = builder.finish()
-    return graph, graph.nodes[0], values
+) -> Case:
+    """A graph of one node over the given arrays, its node and its inputs; ``constants`` are positions."""
+    operands = [a if i in constants else (a.shape, DType.of(a.dtype)) for i, a in enumerate(arrays)]
+    graph = one_node(op, operands, shape, out, attrs, rescale)
+    return graph, graph.nodes[0], {f"x{i}": a for i, a in enumerate(arrays) if i not in constants}
 
 
-def reference(graph: OpGraph, values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The node's result by ``kernels.reference``."""
-    return evaluate(graph, values)[graph.outputs[0]]
+def check_everywhere(graph: OpGraph, node: Node, values: Mapping[str, np.ndarray], expected: np.ndarray) -> None:
+    """The node gives ``expected``: by the reference, whole by both simulators, and cut into tiles on two slices."""
+    assert kernel_for(node.op).unsupported(graph, node, CONFIG) is None
+    assert_same(evaluate(graph, values)[node.output], expected)
+    everything = [[Region.whole(expected.shape)]]
+    assert_same(run(graph, node, values, everything), expected)
+    if expected.size <= 1024:
+        assert_same(run(graph, node, values, everything, scalar=True), expected)
+    tiles = cut_tiles(expected.shape, kernel_for(node.op).tile_steps(graph, node, CONFIG))
+    for resident in ((), (True, False, True), (False, True, True)):
+        assert_same(run(graph, node, values, tiles, resident=resident), expected)
 
 
-class Memory:
-    """An LRAM full of garbage with a bump allocator."""
-
-    def __init__(self) -> None:
-        self.bytes = np.random.default_rng(7).integers(0, 256, CONFIG.lram_bytes, np.uint8)
-        self.top = CONFIG.lram_reserve
-
-    def allocate(self, nbytes: int) -> int:
-        address = self.top
-        self.top += -(-nbytes // _WORD) * _WORD
-        assert self.top <= CONFIG.lram_bytes, "the test's tile does not fit"
-        return address
-
-    def put(self, data: np.ndarray) -> int:
-        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        address = self.allocate(raw.size)
-        self.bytes[address : address + raw.size] = raw
-        return address
-
-    def place(self, value: np.ndarray, region: Region, whole: bool) -> Placement:
-        """Put a tensor, or just a region of it, into memory."""
-        if whole and region.size:
-            region = Region.whole(value.shape)
-        part = value[tuple(slice(s, s + e) for s, e in zip(region.start, region.extent, strict=True))]
-        strides = np.empty(region.extent, np.uint8).strides if region.size else (1,) * value.ndim
-        strides = tuple(stride * value.dtype.itemsize for stride in strides)
-        return Placement(self.put(part), region, strides, DType.of(value.dtype))
-
-
-def run_tile(
+def run(
     graph: OpGraph,
     node: Node,
     values: Mapping[str, np.ndarray],
-    parts: Sequence[Region],
-    result: np.ndarray,
+    tiles: Sequence[Sequence[Region]],
     *,
-    whole: Sequence[bool] = (),
+    resident: Sequence[bool] = (),
     scalar: bool = False,
-) -> int:
-    """Compute the bounding box of ``parts`` with one task list a part; returns the cycles of the slowest."""
-    kernel, memory = kernel_for(node.op), Memory()
-    assert kernel.unsupported(graph, node, CONFIG) is None
-    tile = _hull(parts)
-    positions = kernel.tensor_inputs(graph, node)
-    resident = [*whole, *[False] * (len(positions) + 1 - len(whole))]
-    everything = {**graph.constants, **values}
-    inputs = []
-    for position, stays in zip(positions, resident, strict=False):
-        region = kernel.input_region(graph, node, position, tile)
-        inputs.append(memory.place(everything[node.inputs[position]], region, stays))
-    constants = [_place_constant(memory, packed, tile) for packed in kernel.constants(graph, node, CONFIG)]
-    blank = np.zeros(result.shape, result.dtype)
-    output = memory.place(blank, tile, resident[len(positions)])
-    cycles = []
-    for part in parts:
-        tasks = kernel.tasks(graph, node, CONFIG, part, output, inputs, constants)
-        _execute(tasks, memory, output, part, scalar)
-        cycles.append(sum(map(task_cycles, tasks)))
-    for part in parts:
-        box = tuple(slice(s, s + e) for s, e in zip(part.start, part.extent, strict=True))
-        result[box] = _view(memory, output, part)
-    return max(cycles)
+) -> np.ndarray:
+    """The output, computed tile by tile.
 
-
-def run(graph: OpGraph, node: Node, values: Mapping[str, np.ndarray], **options: object) -> np.ndarray:
-    """The whole output as one tile on one slice."""
+    Args:
+        tiles: for each tile the parts that slices compute.
+        resident: for each tensor input, then the output: the whole tensor lies in LRAM, not just the tile.
+        scalar: use the scalar interpreter.
+    """
     info = graph.tensors[node.output]
     result = np.zeros(info.shape, info.dtype.numpy)
-    run_tile(graph, node, values, [Region.whole(info.shape)], result, **options)
+    for parts in tiles:
+        lram = Lram(np.random.default_rng(7), _LRAM)
+        output, lists = place_and_emit(graph, node, values, parts, lram, resident)
+        for part, tasks in zip(parts, lists, strict=True):
+            _execute(tasks, lram, output, part, scalar)
+            result[_box(part)] = _bytes_view(lram.bytes, output, part).view(result.dtype)[..., 0]
     return result
 
 
 def cycles(graph: OpGraph, node: Node, values: Mapping[str, np.ndarray]) -> int:
-    """Cycles of the whole output on one slice."""
+    """Cycles of the whole output as one dense tile on one slice."""
+    region = Region.whole(graph.tensors[node.output].shape)
+    lram = Lram(np.random.default_rng(7), 1 << 21)
+    _, (tasks,) = place_and_emit(graph, node, values, [region], lram, ())
+    return sum(map(task_cycles, tasks))
+
+
+def place_and_emit(
+    graph: OpGraph,
+    node: Node,
+    values: Mapping[str, np.ndarray],
+    parts: Sequence[Region],
+    lram: Lram,
+    resident: Sequence[bool],
+) -> tuple[Placement, list[list[SliceTask]]]:
+    """Place the operands of one tile; returns the output's place and the tasks of every part."""
+    kernel, tile = kernel_for(node.op), _hull(parts)
+    positions = kernel.tensor_inputs(graph, node)
+    stays = [*resident, *[False] * (len(positions) + 1)][: len(positions) + 1]
+    arrays = {**graph.constants, **values}
+    inputs = []
+    for position, whole in zip(positions, stays, strict=False):
+        value = arrays[node.inputs[position]]
+        region = kernel.input_region(graph, node, position, tile)
+        inputs.append(_place(lram, value, Region.whole(value.shape) if whole and region.size else region))
+    constants = [place_constant(lram, packed, tile) for packed in kernel.constants(graph, node, CONFIG)]
     info = graph.tensors[node.output]
-    return run_tile(graph, node, values, [Region.whole(info.shape)], np.zeros(info.shape, info.dtype.numpy))
+    output = _room(lram, Region.whole(info.shape) if stays[-1] else tile, info.dtype)
+    return output, [kernel.tasks(graph, node, CONFIG, part, output, inputs, constants) for part in parts]
 
 
-def check_everywhere(graph: OpGraph, node: Node, values: Mapping[str, np.ndarray], expected: np.ndarray) -> None:
-    """The node gives ``expected``: whole, by both simulators, resident, cut into odd tiles, on two slices."""
-    assert_same(reference(graph, values), expected)
-    assert_same(run(graph, node, values), expected)
-    assert_same(run(graph, node, values, whole=(True, True, True)), expected)
-    if expected.size <= 4096:
-        assert_same(run(graph, node, values, scalar=True), expected)
-    steps = kernel_for(node.op).tile_steps(graph, node, CONFIG)
-    if not any(step and step < size for step, size in zip(steps, expected.shape, strict=True)):
-        return
-    for whole in ((), (True,), (False, True), (False, False, True)):
-        result = np.zeros(expected.shape, expected.dtype)
-        for tile in _tiles(expected.shape, steps):
-            run_tile(graph, node, values, _halves(tile, steps), result, whole=whole)
-        assert_same(result, expected)
+def _place(lram: Lram, value: np.ndarray, region: Region) -> Placement:
+    """A tensor's region in memory."""
+    placed = _room(lram, region, DType.of(value.dtype))
+    if region.size:
+        _bytes_view(lram.bytes, placed, region)[...] = np.ascontiguousarray(value[_box(region)])[..., None].view(
+            np.uint8
+        )
+    return placed
+
+
+def _room(lram: Lram, region: Region, dtype: DType) -> Placement:
+    """Room for a dense tile; a tensor without axes has one element."""
+    if not region.extent:
+        return Placement(lram.take(dtype.size), region, (), dtype)
+    return lram.tile(region, dtype)
 
 
 def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
-    """Equal type, shape and bits, with every NaN alike."""
+    """Equal type, shape and values; a NaN equals a NaN."""
     assert actual.dtype == expected.dtype
     assert actual.shape == expected.shape
-    if np.issubdtype(expected.dtype, np.integer):
-        np.testing.assert_array_equal(actual, expected)
-    else:
-        np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
+    exact = actual if np.issubdtype(actual.dtype, np.integer) else actual.astype(np.float64)
+    np.testing.assert_array_equal(exact, expected.astype(exact.dtype))
 
 
-def _tiles(shape: Sequence[int], steps: Sequence[int]) -> list[Region]:
-    """Every axis cut once, a step or so before the middle where it can be."""
+def cut_tiles(shape: Sequence[int], steps: Sequence[int]) -> list[list[Region]]:
+    """The last two axes that can be cut are cut before their middle; each tile is split between two slices."""
+    axes = [axis for axis, step in enumerate(steps) if step and shape[axis] >= 2 * step][-2:]
     spans = []
-    for size, step in zip(shape, steps, strict=True):
-        cut = (size // 2) // step * step if step else 0
+    for axis, size in enumerate(shape):
+        cut = size // 2 // steps[axis] * steps[axis] if axis in axes else 0
         spans.append([(0, cut), (cut, size - cut)] if cut else [(0, size)])
-    return [Region(tuple(s for s, _ in box), tuple(e for _, e in box)) for box in itertools.product(*spans)]
+    tiles = [Region(tuple(s for s, _ in box), tuple(e for _, e in box)) for box in itertools.product(*spans)]
+    return [_halves(tile, steps) for tile in tiles]
 
 
 def _halves(tile: Region, steps: Sequence[int]) -> list[Region]:
-    """A tile split between two slices along the last axis that can be."""
     for axis in reversed(range(len(steps))):
         step, size = steps[axis], tile.extent[axis]
         if step and size >= 2 * step:
@@ -195,38 +175,25 @@ def _hull(parts: Sequence[Region]) -> Region:
     return Region(tuple(map(int, start)), tuple(map(int, end - start)))
 
 
-def _place_constant(memory: Memory, packed: object, tile: Region) -> ConstantPlacement:
-    granules, nbytes = packed.data.shape
-    first, count = 0, granules
-    if packed.axis is not None:
-        start, extent = tile.start[packed.axis], tile.extent[packed.axis]
-        first = start // packed.step
-        count = -(-(start + extent) // packed.step) - first
-    return ConstantPlacement(memory.put(packed.data[first : first + count]), first, count, nbytes)
+def _box(part: Region) -> tuple[slice, ...]:
+    return tuple(slice(s, s + e) for s, e in zip(part.start, part.extent, strict=True))
 
 
-def _execute(tasks: Sequence[SliceTask], memory: Memory, output: Placement, part: Region, scalar: bool) -> None:
-    """Run tasks; each is one the machine can do, writes only the part's bytes, and all of them in the end."""
-    assert program_bytes(tasks) - sum(2048 for task in tasks if task.table) <= CONFIG.slice_program_bytes
-    allowed = _byte_mask(output, part)
+def _execute(tasks: Sequence[SliceTask], lram: Lram, output: Placement, part: Region, scalar: bool) -> None:
+    """Run tasks; together they fit a slice program and write exactly the part's bytes."""
+    tables = sum(_TABLE_BYTES for task in tasks if task.table)
+    assert program_bytes(tasks) - tables <= CONFIG.slice_program_bytes
+    allowed = np.zeros(lram.bytes.size, bool)
+    _bytes_view(allowed, output, part)[...] = True
     written = np.zeros_like(allowed)
-    for task in tasks:
-        assert task_problems(task, CONFIG) == []
-        for start, end in task_footprint(task).writes:
-            written[start:end] = True
-        (execute_task_scalar if scalar else execute_task)(task, memory.bytes)
+    for start, end in intervals.union(task_footprint(task).writes for task in tasks):
+        written[start:end] = True
     np.testing.assert_array_equal(written, allowed)
+    for task in tasks:
+        (execute_task_scalar if scalar else execute_task)(task, lram.bytes)
 
 
-def _byte_mask(output: Placement, part: Region) -> np.ndarray:
-    mask = np.zeros(CONFIG.lram_bytes, bool)
-    size = output.dtype.size
-    view = np.ndarray((*part.extent, size), bool, mask, output.offset_of(part.start), (*output.strides, 1))
-    view[...] = True
-    return mask
-
-
-def _view(memory: Memory, output: Placement, part: Region) -> np.ndarray:
-    return np.ndarray(
-        part.extent, output.dtype.numpy, memory.bytes, output.offset_of(part.start), output.strides
-    ).copy()
+def _bytes_view(memory: np.ndarray, output: Placement, part: Region) -> np.ndarray:
+    """The part's bytes [..., element size] as a view of memory."""
+    address = output.offset_of(part.start)
+    return np.ndarray((*part.extent, output.dtype.size), memory.dtype, memory, address, (*output.strides, 1))

@@ -65,9 +65,7 @@ class Case:
     ) -> None:
         rng = np.random.default_rng(seed)
         data, weight, out = types
-        hw = tuple(
-            out_size(x[2 + a], kernel[a], strides[a], dilations[a], pads[a], pads[a + 2]) for a in (0, 1)
-        )
+        hw = tuple(out_size(x[2 + a], kernel[a], strides[a], dilations[a], pads[a], pads[a + 2]) for a in (0, 1))
         self.x = random_values(rng, x, data)
         self.w = random_values(rng, (o, x[1] // groups, *kernel), weight)
         self.shape = (x[0], o, *hw)
@@ -156,6 +154,8 @@ GEOMETRIES = {
     "multiplier 2": dict(x=(1, 3, 5, 6), o=6, kernel=(3, 3), pads=(1, 1, 1, 1), groups=3),
     "single pixel": dict(x=(1, 20, 1, 1), o=11, kernel=(1, 1)),
     "kernel is the input": dict(x=(1, 3, 5, 4), o=8, kernel=(5, 4), strides=(2, 2)),
+    "wide blocks": dict(x=(1, 3, 5, 5), o=43, kernel=(3, 3), pads=(1, 1, 1, 1)),
+    "wide blocks of groups": dict(x=(1, 4, 5, 5), o=32, kernel=(3, 3), pads=(1, 1, 1, 1), groups=2),
     "one column": dict(x=(1, 3, 9, 1), o=4, kernel=(3, 1), pads=(1, 0, 1, 0)),
 }
 
@@ -163,6 +163,12 @@ GEOMETRIES = {
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometry_in_every_cut(name: str) -> None:
     Case(**GEOMETRIES[name], pad_value=-7).check_everything()
+
+
+def test_a_small_plane_takes_blocks_of_more_channels() -> None:
+    blocks = [Case(**GEOMETRIES[f"wide blocks{which}"]).steps[1] for which in ("", " of groups")]
+    assert blocks == [8, 8]
+    assert Case((1, 33, 3, 3), 64, (1, 1)).steps[1] == 16
 
 
 @pytest.mark.parametrize(

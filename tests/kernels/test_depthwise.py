@@ -25,7 +25,7 @@ GEOMETRIES = {
 def test_geometry_in_every_cut(name: str) -> None:
     channels = GEOMETRIES[name]["x"][1]
     case = Case(o=channels, groups=channels, pad_value=-9, **GEOMETRIES[name])
-    assert conv_shape(case.graph, case.node).depthwise
+    assert conv_shape(case.graph, case.node, CONFIG).depthwise
     case.check_everything()
 
 

@@ -6,7 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels.infra_elementwise import CONFIG, check_everywhere, single
+from tests.kernels.infra import CONFIG
+from tests.kernels.infra_elementwise import check_everywhere, single
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.npu_model.dtypes import DType
@@ -41,7 +42,9 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("a", "b"), SHAPES)
-@pytest.mark.parametrize(("first", "second"), [("int8", "int8"), ("int16", "int8"), ("uint8", "int16"), ("int16", "int16")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("int8", "int8"), ("int16", "int8"), ("uint8", "int16"), ("int16", "int16")]
+)
 def test_integer_products_are_exact_under_every_broadcast(a, b, first, second):
     x, y = extremes(a, first), np.asarray(extremes(b or (1,), second).reshape(b))
     shape = np.broadcast_shapes(a, b)

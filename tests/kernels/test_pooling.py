@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import torq_byoc.kernels.pooling  # noqa: F401  (registers the kernels)
 from tests.kernels.infra import (
     CONFIG,
     assert_close_bf16,
@@ -22,7 +23,6 @@ from tests.kernels.infra import (
     split,
     whole,
 )
-import torq_byoc.kernels.pooling  # noqa: F401  (registers the kernels)
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.npu_model.dtypes import DType

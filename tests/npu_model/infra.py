@@ -47,7 +47,7 @@ class Assembler:
     def __init__(self, config: NpuConfig | None = None) -> None:
         self.config = config or NpuConfig()
         self._next = self.config.xram_base
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
         self._inputs: list[Binding] = []
         self._outputs: list[Binding] = []
         self._arena = (0, 0)
@@ -87,6 +87,7 @@ class Assembler:
         self.tasks.append(NssTask(starts, tuple(step for step in steps if isinstance(step, WaitFor))))
 
     def finish(self) -> Program:
+        segments = list(self.segments)
         groups = self._groups()
         sizes = [nss_bytes(self._with_fetch(group, 0, 0, 0)) for group in groups[:-1]] + [nss_bytes(groups[-1])]
         addresses = [self._reserve(size, 4) for size in sizes]
@@ -96,12 +97,12 @@ class Assembler:
             if number + 1 < len(groups):
                 slot = (number + 1) % 2 * self.config.nss_block_bytes
                 tasks = self._with_fetch(group, slot, addresses[number + 1], sizes[number + 1])
-            self._segments.append(Segment(addresses[number], encode_nss(tasks), "nss"))
+            segments.append(Segment(addresses[number], encode_nss(tasks), "nss"))
             for task in tasks:
                 jobs += [JobInfo("layer", type(start).__name__) for start in task.starts]
         return Program(
             config=self.config,
-            segments=tuple(self._segments),
+            segments=tuple(segments),
             inputs=tuple(self._inputs),
             outputs=tuple(self._outputs),
             arena_address=self._arena[0],
@@ -133,7 +134,7 @@ class Assembler:
 
     def _segment(self, data: bytes, kind: str) -> int:
         address = self._reserve(len(data), 4)
-        self._segments.append(Segment(address, data, kind))
+        self.segments.append(Segment(address, data, kind))
         return address
 
     def _reserve(self, nbytes: int, align: int) -> int:
@@ -206,6 +207,11 @@ def conv3x3(
 
 
 def double_buffered_relu(tiles: int = 4, count: int = 256, config: NpuConfig | None = None) -> Program:
+    """See ``assemble_relu``."""
+    return assemble_relu(tiles, count, config).finish()
+
+
+def assemble_relu(tiles: int, count: int, config: NpuConfig | None = None) -> Assembler:
     """Tiles alternate between the slices; the next tile is loaded while one is computed and one is stored."""
     asm = Assembler(config)
     source, target = asm.input("x", tiles, count), asm.output("y", tiles, count)
@@ -223,10 +229,15 @@ def double_buffered_relu(tiles: int = 4, count: int = 256, config: NpuConfig | N
             steps.append(store(outs[1 - side], target + (tile - 1) * count, count))
         asm.task(*steps, SLICE_WAITS[side], WAIT_IN, WAIT_OUT)
     asm.task(store(outs[(tiles - 1) % 2], target + (tiles - 1) * count, count), WAIT_OUT)
-    return asm.finish()
+    return asm
 
 
-def sliced_conv(height: int = 6, width: int = 7, channels: int = 3, outputs: int = 8) -> Program:
+def sliced_conv() -> Program:
+    """See ``assemble_conv``."""
+    return assemble_conv().finish()
+
+
+def assemble_conv(height: int = 6, width: int = 7, channels: int = 3, outputs: int = 8) -> Assembler:
     """A convolution split over output channels: both slices run at once on one input."""
     asm = Assembler()
     rng = np.random.default_rng(7)
@@ -251,10 +262,15 @@ def sliced_conv(height: int = 6, width: int = 7, channels: int = 3, outputs: int
     asm.task(asm.run(0, programs[0], codes[0]), asm.run(1, programs[1], codes[1]), SLICE_WAITS[0])
     asm.task(store(lram_out, target, half * plane), SLICE_WAITS[1], WAIT_OUT)
     asm.task(store(lram_out + half * plane, target + half * plane, half * plane), WAIT_OUT)
-    return asm.finish()
+    return asm
 
 
-def spilled_chain(rows: int = 6, columns: int = 40) -> Program:
+def spilled_chain() -> Program:
+    """See ``assemble_chain``."""
+    return assemble_chain().finish()
+
+
+def assemble_chain(rows: int = 6, columns: int = 40) -> Assembler:
     """relu, spill to the arena column-wise, load back in halves, add the halves, store with strides."""
     asm = Assembler()
     count = rows * columns
@@ -275,14 +291,20 @@ def spilled_chain(rows: int = 6, columns: int = 40) -> Program:
     asm.task(asm.run(0, second, 0x6800), SLICE_WAITS[0])
     asm.task(store(0x5000, target, half, (rows, columns)), WAIT_OUT)
     asm.task(store(0x5000 + count // 2, target + half, half, (rows, columns)), WAIT_OUT)
-    return asm.finish()
+    return asm
+
+
+def assemblies() -> dict[str, Assembler]:
+    """The originals of the mutation test, not yet cut into blocks."""
+    return {
+        "double_buffered_relu": assemble_relu(4, 256),
+        "odd_relu": assemble_relu(5, 77),
+        "many_blocks": assemble_relu(18, 64),
+        "sliced_conv": assemble_conv(),
+        "spilled_chain": assemble_chain(),
+    }
 
 
 def programs() -> dict[str, Program]:
-    """The originals of the mutation test."""
-    return {
-        "double_buffered_relu": double_buffered_relu(),
-        "odd_relu": double_buffered_relu(tiles=5, count=77),
-        "sliced_conv": sliced_conv(),
-        "spilled_chain": spilled_chain(),
-    }
+    """The originals, finished."""
+    return {name: assembler.finish() for name, assembler in assemblies().items()}

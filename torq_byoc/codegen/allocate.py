@@ -44,13 +44,14 @@ def max_live(requests: Sequence[Request]) -> int:
     return int(np.cumsum(delta).max())
 
 
-def allocate(requests: Sequence[Request], capacity: int, align: int) -> Allocation | None:
+def allocate(requests: Sequence[Request], capacity: int, align: int, *, two_ended: bool = True) -> Allocation | None:
     """Place every request below ``capacity``.
 
     Args:
         requests: sizes and lifetimes.
         capacity: bytes available.
         align: offsets are multiples of this.
+        two_ended: whether small buffers may go to the top; not for memory whose height is its cost.
 
     Returns:
         The first allocation that fits, or None.
@@ -60,8 +61,10 @@ def allocate(requests: Sequence[Request], capacity: int, align: int) -> Allocati
     if max_live(rounded) > capacity:
         return None
     top = capacity // align * align
-    for key, two_ended in _STRATEGIES:
-        allocation = _place(rounded, top, key, two_ended)
+    for key, from_both_ends in _STRATEGIES:
+        if from_both_ends and not two_ended:
+            continue
+        allocation = _place(rounded, top, key, from_both_ends)
         if allocation is not None:
             return allocation
     return None

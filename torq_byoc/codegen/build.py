@@ -256,8 +256,11 @@ class _Builder:
             self.ops.append(Store(node.name, self.step, source, target, transfer, cycles))
 
     def _run(self, context: _NodeContext, invocations: Sequence[Invocation]) -> None:
-        """The slices' programs of one tile; a program too long for its slot is run in several steps."""
-        addresses = [0] * len(self.buffers)
+        """The slices' programs of one tile; a program too long for its slot is run in several steps.
+
+        Sizes and cycles do not depend on addresses as long as unlike operands have unlike ones.
+        """
+        addresses = [index * self.config.lram_word for index in range(len(self.buffers))]
         chunks = [
             _chunks(
                 invocation_tasks(self.graph, context.node, self.config, invocation, addresses),

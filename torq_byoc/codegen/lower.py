@@ -12,6 +12,7 @@ from torq_byoc.codegen.hl import BufferKind, HlProgram, Load, Op, SliceRun, Spac
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
 from torq_byoc.codegen.storage import storage_roots
+from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import encode_nss, encode_slice_program
@@ -71,7 +72,15 @@ def _slice_programs(program: HlProgram, memory: MemoryMap, graph: OpGraph, confi
         image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
         tasks = invocation_tasks(graph, nodes[op.node], config, op.invocation, table)
         first, last = op.tasks
-        image[op.program_offset : op.program_offset + op.program_bytes] = encode_slice_program(tasks[first:last])
+        encoded = encode_slice_program(tasks[first:last])
+        if len(encoded) != op.program_bytes:
+            raise InternalError(
+                "a slice program changed its size with its addresses",
+                where=op.node,
+                why=f"{len(encoded)} bytes, planned {op.program_bytes}",
+                remedy="report it with the model",
+            )
+        image[op.program_offset : op.program_offset + op.program_bytes] = encoded
     return images
 
 

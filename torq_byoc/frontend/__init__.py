@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torq_byoc.frontend.loader import load_model
-from torq_byoc.frontend.prepare import Preparation, prepare, prepare_with_notes
+from torq_byoc.frontend.preparation import Preparation, prepare, prepare_with_notes
 from torq_byoc.frontend.validator import validate
 
 if TYPE_CHECKING:

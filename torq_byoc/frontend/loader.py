@@ -12,6 +12,7 @@ from torq_byoc.errors import ModelFileError
 from torq_byoc.frontend.external_data import resolve_external_data
 from torq_byoc.frontend.limits import MAX_MODEL_BYTES
 from torq_byoc.frontend.validator.size import check_size
+from torq_byoc.frontend.validator.text import check_text
 
 
 def load_model(path: str | Path) -> onnx.ModelProto:
@@ -26,6 +27,7 @@ def load_model(path: str | Path) -> onnx.ModelProto:
     path = Path(path)
     model = parse_model(_read(path), str(path))
     check_size(model)
+    check_text(model)
     resolve_external_data(model, path.parent)
     return model
 

@@ -21,8 +21,12 @@ def infer_shapes(model: onnx.ModelProto, *, strict: bool = False) -> None:
 
     Shapes that contradict each other raise ShapeError when ``strict``, otherwise inference stops there.
     """
+    light = _without_weights(model)
     try:
-        inferred = shape_inference.infer_shapes(_without_weights(model), strict_mode=strict, data_prop=True)
+        if strict:
+            # Apart, because propagating the values of shapes reports errors of its own in nested branches.
+            shape_inference.infer_shapes(light, strict_mode=True, data_prop=False)
+        inferred = shape_inference.infer_shapes(light, strict_mode=False, data_prop=True)
     except (shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise _contradiction(str(error)) from error
     kept = {v.name for v in model.graph.input} | {t.name for t in model.graph.initializer}

@@ -91,10 +91,9 @@ class Act(ElementwiseKernel):
         """One pass."""
         mode = act_mode(node)
         data = graph.tensors[node.inputs[0]]
+        bias = bias_view(node.rescale, region, constants, is_float=data.dtype.is_float)
         if mode in _SHIFTS:
             bias = entries_view(inputs[1], graph.tensors[node.inputs[1]].shape, region)
-        else:
-            bias = bias_view(node.rescale, region, constants, is_float=data.dtype.is_float)
         source = broadcast_view(inputs[0], data.shape, region)
         act = node_act(node, mode, data.dtype)
         return [unary_task(view(output, region.start), source, bias, region.extent, act, config)]

@@ -24,7 +24,8 @@ class Compare(PairKernel):
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """0 or 1 in the output's type; comparisons with NaN are false."""
-        holds = _RELATIONS[node.attrs["relation"]][1](inputs[0], inputs[1])
+        with np.errstate(invalid="ignore"):
+            holds = _RELATIONS[node.attrs["relation"]][1](inputs[0], inputs[1])
         return holds.astype(graph.tensors[node.output].dtype.numpy)
 
     def unsupported(self, graph: OpGraph, node: Node, config: NpuConfig) -> str | None:

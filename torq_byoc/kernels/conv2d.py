@@ -1,4 +1,4 @@
-"""Convolution: lanes are pixels of a plane, the ALU groups are four output channels (an outer product).
+"""Convolution: lanes are pixels of a plane, the ALU groups are a block of output channels (an outer product).
 
 ``conv2d`` covers dense, grouped and depthwise convolutions; depthwise ones take the nest of ``depthwise.py``.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torq_byoc.kernels.columns import columns_divide
-from torq_byoc.kernels.conv_packing import BLOCK, pack_pairs, pack_weights
+from torq_byoc.kernels.conv_packing import pack_pairs, pack_weights
 from torq_byoc.kernels.conv_reference import convolve
 from torq_byoc.kernels.conv_tile import ConvTile, conv_geometry, conv_shape
 from torq_byoc.kernels.depthwise import depthwise_nests
@@ -58,7 +58,7 @@ class Conv2d(Kernel):
         geometry = conv_geometry(graph, node)
         if geometry is None:
             return "the border cannot be expressed: pad the input by a separate node"
-        reduction = conv_shape(graph, node).reduction
+        reduction = conv_shape(graph, node, config).reduction
         if reduction > config.limits.max_reduction:
             return f"{reduction} products per output, the limit is {config.limits.max_reduction}"
         return None
@@ -68,11 +68,12 @@ class Conv2d(Kernel):
         return explicit_pads(*window_axes(graph, node, graph.tensors[node.inputs[1]].shape[2:4]))
 
     def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
-        """Weights and bias/scale pairs, a granule for every block of 4 output channels (or every group)."""
-        del config
-        shape = conv_shape(graph, node)
-        weights = pack_weights(graph.constants[node.inputs[1]], shape.geometry, shape.packing_groups)
-        pairs = pack_pairs(node.rescale, shape.out_channels, shape.packing_groups, shape.data_type.is_float)
+        """Weights and bias/scale pairs, a granule for every block of output channels (or every group)."""
+        shape = conv_shape(graph, node, config)
+        weights = pack_weights(graph.constants[node.inputs[1]], shape.geometry, shape.packing_groups, shape.block)
+        pairs = pack_pairs(
+            node.rescale, shape.out_channels, shape.packing_groups, shape.block, shape.data_type.is_float
+        )
         granules = -(-shape.out_channels // shape.granule_channels)
         return tuple(
             PackedConstant(name, data.reshape(granules, -1), axis=1, step=shape.granule_channels)
@@ -100,8 +101,7 @@ class Conv2d(Kernel):
 
     def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
         """Images and rows anywhere, channels at granules, columns where the border allows."""
-        del config
-        shape = conv_shape(graph, node)
+        shape = conv_shape(graph, node, config)
         geometry = shape.geometry
         divisible = columns_divide(geometry.plane_columns, geometry.lead, geometry.trail)
         return 1, shape.granule_channels, 1, 1 if divisible else 0
@@ -117,7 +117,7 @@ class Conv2d(Kernel):
         constants: Sequence[ConstantPlacement],
     ) -> list[SliceTask]:
         """See ``Kernel.tasks``: one task, plus one for a remainder of output channels, per run of groups."""
-        shape = conv_shape(graph, node)
+        shape = conv_shape(graph, node, config)
         act = act_config(node.rescale, shape.data_type, shape.weight_type)
         tile = ConvTile.of(shape, region, output, inputs[0], constants, act)
         nests = depthwise_nests(tile) if shape.depthwise else _dense_nests(tile)
@@ -144,11 +144,11 @@ class _Run:
 def _dense_nests(tile: ConvTile) -> Iterator[LoopNest]:
     """One nest for the whole blocks and one for the rest of each run of equally cut groups."""
     for group, groups, channel, count in _group_runs(tile):
-        blocks, rest = divmod(count, BLOCK)
+        blocks, rest = divmod(count, tile.shape.block)
         if blocks:
-            yield _nest(tile, _Run(group, groups, channel, blocks, BLOCK))
+            yield _nest(tile, _Run(group, groups, channel, blocks, tile.shape.block))
         if rest:
-            yield _nest(tile, _Run(group, groups, channel + blocks * BLOCK, 1, rest))
+            yield _nest(tile, _Run(group, groups, channel + count - rest, 1, rest))
 
 
 def _group_runs(tile: ConvTile) -> Iterator[tuple[int, int, int, int]]:
@@ -195,7 +195,7 @@ def _nest(tile: ConvTile, run: _Run) -> LoopNest:
         bias=Operand(
             tile.pair_address(channel),
             pair_type(shape.data_type.is_float),
-            {"group": tile.group_pair_bytes, "block": BLOCK * tile.pair_bytes, "member": tile.pair_bytes},
+            {"group": tile.group_pair_bytes, "block": shape.block * tile.pair_bytes, "member": tile.pair_bytes},
         ),
         result=Operand(
             tile.result_address(channel),
@@ -203,7 +203,7 @@ def _nest(tile: ConvTile, run: _Run) -> LoopNest:
             {
                 "n": output[0],
                 "group": shape.group_out * output[1],
-                "block": BLOCK * output[1],
+                "block": shape.block * output[1],
                 "member": output[1],
             },
         ),

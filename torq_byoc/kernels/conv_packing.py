@@ -1,7 +1,7 @@
 """Convolution weights and bias/scale pairs as the slice reads them.
 
-Weights lie as [group, block of 4 output channels, input channel, row phase, column phase, kernel row, kernel
-column, 4]: one weight load serves consecutive kernel columns of four output channels.  Row and column phases
+Weights lie as [group, block of output channels, input channel, row phase, column phase, kernel row, kernel
+column, channel of the block]: one weight load serves consecutive kernel columns of a block.  Row and column phases
 exist only for folded strides; the last block of a group is padded with zero channels.
 """
 
@@ -12,9 +12,6 @@ import numpy as np
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.kernels.planes import WindowGeometry
 from torq_byoc.kernels.rescaling import pairs
-
-BLOCK = 4
-"""Output channels that share the data vector: the ALU groups of an outer product."""
 
 
 def kernel_extents(geometry: WindowGeometry) -> tuple[int, int, int, int]:
@@ -27,13 +24,14 @@ def kernel_extents(geometry: WindowGeometry) -> tuple[int, int, int, int]:
     )
 
 
-def pack_weights(weight: np.ndarray, geometry: WindowGeometry, groups: int) -> np.ndarray:
+def pack_weights(weight: np.ndarray, geometry: WindowGeometry, groups: int, block: int) -> np.ndarray:
     """Re-index, zero-extend and interleave convolution weights.
 
     Args:
         weight: [O, C / g, KH, KW].
         geometry: the window, which says where each tap goes and how many zero taps stand around.
         groups: groups of output channels that are padded to whole blocks separately.
+        block: output channels of a block.
 
     Returns:
         uint8[groups, blocks, bytes of a block].
@@ -44,22 +42,22 @@ def pack_weights(weight: np.ndarray, geometry: WindowGeometry, groups: int) -> n
     for i, (phase_y, row) in enumerate(geometry.rows.taps()):
         for j, (phase_x, column) in enumerate(geometry.columns.taps()):
             taps[:, :, phase_y, phase_x, row, geometry.lead + column] = weight[:, :, i, j]
-    blocks = _blocked(taps.reshape(groups, out_channels // groups, -1))
+    blocks = _blocked(taps.reshape(groups, out_channels // groups, -1), block)
     interleaved = np.ascontiguousarray(np.swapaxes(blocks, 2, 3))
     return interleaved.view(np.uint8).reshape(groups, blocks.shape[1], -1)
 
 
-def pack_pairs(rescale: Rescale | None, channels: int, groups: int, is_float: bool) -> np.ndarray:
-    """Bias/scale pairs in blocks of 4 channels: uint8[groups, blocks, bytes of a block]."""
+def pack_pairs(rescale: Rescale | None, channels: int, groups: int, block: int, is_float: bool) -> np.ndarray:
+    """Bias/scale pairs in the same blocks: uint8[groups, blocks, bytes of a block]."""
     entries = pairs(rescale, channels, is_float)
-    blocks = _blocked(entries.reshape(groups, channels // groups, -1))
+    blocks = _blocked(entries.reshape(groups, channels // groups, -1), block)
     return blocks.reshape(groups, blocks.shape[1], -1)
 
 
-def _blocked(channels: np.ndarray) -> np.ndarray:
-    """[groups, n, m] to [groups, ceil(n / 4), 4, m], missing channels zero."""
+def _blocked(channels: np.ndarray, block: int) -> np.ndarray:
+    """[groups, n, m] to [groups, ceil(n / block), block, m], missing channels zero."""
     groups, count, inner = channels.shape
-    blocks = -(-count // BLOCK)
-    padded = np.zeros((groups, blocks * BLOCK, inner), channels.dtype)
+    blocks = -(-count // block)
+    padded = np.zeros((groups, blocks * block, inner), channels.dtype)
     padded[:, :count] = channels
-    return padded.reshape(groups, blocks, BLOCK, inner)
+    return padded.reshape(groups, blocks, block, inner)

@@ -66,7 +66,7 @@ def _image_sums(image: np.ndarray, weight: np.ndarray, rows: Axis, columns: Axis
 def _depthwise_sums(image: np.ndarray, weight: np.ndarray, rows: Axis, columns: Axis) -> np.ndarray:
     """One product a tap and channel: a matrix product would spend its time on rows of length one."""
     wide = _sum_type(image, weight)
-    sums = np.zeros((image.shape[0], rows.out, columns.out), wide)
+    sums: np.ndarray = np.zeros((image.shape[0], rows.out, columns.out), wide)
     for i in range(rows.kernel):
         for j in range(columns.kernel):
             view = tap_view(image, rows, columns, i, j)

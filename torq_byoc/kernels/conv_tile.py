@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.columns import whole_fit
-from torq_byoc.kernels.conv_packing import BLOCK, kernel_extents
+from torq_byoc.kernels.conv_block import BLOCK, block_channels
+from torq_byoc.kernels.conv_packing import kernel_extents
 from torq_byoc.kernels.dsl import LoopSpec
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.planes import PlaneWalk, WindowGeometry
 from torq_byoc.kernels.rescaling import pair_bytes
 from torq_byoc.kernels.windows import window_axes
+from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, Role, Tag
 
 
 @dataclass(frozen=True)
 class ConvShape:
-    """Facts of a convolution node that do not depend on the tile."""
+    """Facts of a convolution node that do not depend on the tile; ``block`` output channels are computed together."""
 
     geometry: WindowGeometry
     data_type: DType
@@ -29,6 +31,7 @@ class ConvShape:
     out_channels: int
     groups: int
     pad_value: int
+    block: int = BLOCK
 
     @property
     def depthwise(self) -> bool:
@@ -52,9 +55,9 @@ class ConvShape:
 
     @property
     def granule_channels(self) -> int:
-        """Output channels whose packed constants travel together: a block of 4, or a whole group when groups
-        are not multiples of 4 channels."""
-        return BLOCK if self.packing_groups == 1 or self.group_out % BLOCK == 0 else self.group_out
+        """Output channels whose packed constants travel together: a block, or a whole group when groups are
+        not whole blocks."""
+        return self.block if self.packing_groups == 1 or self.group_out % self.block == 0 else self.group_out
 
     @property
     def reduction(self) -> int:
@@ -63,7 +66,7 @@ class ConvShape:
         return self.group_in * phases_y * phases_x * kernel_h * kernel_w
 
 
-def conv_shape(graph: OpGraph, node: Node) -> ConvShape:
+def conv_shape(graph: OpGraph, node: Node, config: NpuConfig) -> ConvShape:
     """The facts of a conv2d node.
 
     Raises:
@@ -78,7 +81,7 @@ def conv_shape(graph: OpGraph, node: Node) -> ConvShape:
             why="the columns' padding exceeds what the frame of the input holds",
             remedy="insert a separate pad node",
         )
-    return ConvShape(
+    shape = ConvShape(
         geometry=geometry,
         data_type=data.dtype,
         weight_type=weight.dtype,
@@ -87,6 +90,12 @@ def conv_shape(graph: OpGraph, node: Node) -> ConvShape:
         groups=int(node.attrs.get("groups", 1)),
         pad_value=node.attrs.get("pad_value", 0),
     )
+    if shape.depthwise:
+        return shape
+    lanes = geometry.whole_lanes()
+    block = block_channels(lanes, shape.reduction, shape.group_out, data.dtype, weight.dtype, config)
+    whole_blocks = shape.packing_groups == 1 or shape.group_out % block == 0
+    return replace(shape, block=block) if whole_blocks else shape
 
 
 def conv_geometry(graph: OpGraph, node: Node) -> WindowGeometry | None:
@@ -128,8 +137,8 @@ class ConvTile:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the packed weights of four output channels."""
-        return BLOCK * self.shape.reduction * self.shape.weight_type.size
+        """Bytes of the packed weights of a block of output channels."""
+        return self.shape.block * self.shape.reduction * self.shape.weight_type.size
 
     @property
     def pair_bytes(self) -> int:
@@ -139,12 +148,12 @@ class ConvTile:
     @property
     def group_weight_bytes(self) -> int:
         """Bytes between the packed weights of neighbouring groups."""
-        return -(-self.shape.group_out // BLOCK) * self.block_bytes
+        return -(-self.shape.group_out // self.shape.block) * self.block_bytes
 
     @property
     def group_pair_bytes(self) -> int:
         """Bytes between the bias/scale entries of neighbouring groups."""
-        return -(-self.shape.group_out // BLOCK) * BLOCK * self.pair_bytes
+        return -(-self.shape.group_out // self.shape.block) * self.shape.block * self.pair_bytes
 
     def weight_address(self, channel: int) -> int:
         """LRAM address of the packed weights of an output channel that starts a block."""
@@ -152,11 +161,11 @@ class ConvTile:
 
     def pair_address(self, channel: int) -> int:
         """LRAM address of the bias/scale entry of an output channel that starts a block."""
-        return self._address(self.pairs, channel, BLOCK * self.pair_bytes)
+        return self._address(self.pairs, channel, self.shape.block * self.pair_bytes)
 
     def _address(self, constant: ConstantPlacement, channel: int, block: int) -> int:
         granule, inside = divmod(channel, self.shape.granule_channels)
-        return constant.granule(granule) + inside // BLOCK * block
+        return constant.granule(granule) + inside // self.shape.block * block
 
     def data_address(self, channel: int) -> int:
         """LRAM address of an input channel at the plane's origin."""
@@ -196,7 +205,7 @@ class ConvTile:
         """Bytes by which block member, phases and kernel loops move the weight operand."""
         _, phases_x, kernel_h, kernel_w = kernel_extents(self.shape.geometry)
         member = self.shape.weight_type.size
-        column = BLOCK * member
+        column = self.shape.block * member
         row = kernel_w * column
         phase_x = kernel_h * row
         return {"member": member, "phase_y": phases_x * phase_x, "phase_x": phase_x, "i": row, "j": column}
@@ -209,4 +218,4 @@ class ConvTile:
     @property
     def unused_lead_bytes(self) -> int:
         """Packed weights of leading zero taps that this tile does without."""
-        return (self.shape.geometry.lead - self.walk.fit.lead) * BLOCK * self.shape.weight_type.size
+        return (self.shape.geometry.lead - self.walk.fit.lead) * self.shape.block * self.shape.weight_type.size

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torq_byoc.kernels.conv_packing import BLOCK
+from torq_byoc.kernels.conv_block import BLOCK
 from torq_byoc.kernels.conv_tile import ConvTile
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
 from torq_byoc.kernels.rescaling import pair_type

@@ -21,7 +21,7 @@ class _Extremum(PairKernel):
     """Common part of ``maximum`` and ``minimum``."""
 
     fold: Op1
-    select: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    select: Callable[..., np.ndarray]
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """The larger (smaller) element, rescaled; a NaN in either operand gives a NaN."""

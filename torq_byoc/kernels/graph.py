@@ -13,26 +13,33 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
                  Depthwise is groups == C.  1-D convolutions arrive with H = 1.
 ``matmul``       a[...,M,K], b[...,K,N] (const or tensor; leading dims broadcast); both zero points are
                  already removed or folded; rescale per N (last axis) or single.
-``sum2``         a, b broadcast to the output; weights (wa, wb): y = rescale(a*wa + b*wb).  Integer inputs
-                 take int16 weights; bf16 takes floats.  One input may be constant.
+``sum2``         a, b of one type broadcast to the output; weights (wa, wb): y = rescale(a*wa + b*wb).  Integer
+                 inputs take int16 weights (int32 ones int8); bf16 takes floats.  One input may be constant.
 ``mul``          a, b broadcast; y = rescale(a*b); zero points already removed.  One may be constant.
 ``maximum``      a, b broadcast, same quantization; y = rescale(max(a, b)).  ``minimum`` alike.
 ``compare``      a, b broadcast, same quantization; attr relation "gt"|"ge"|"eq"; result 0/1.
-``act``          x; attr mode (ActMode name, default "ACT"): requantize, clip, relu, cast, abs, neg, floor,
-                 ceil, i2f, f2i, clz, and lsl/lsr/asr (second input: shift amounts, int32); rescale.
+``act``          x; attr mode: "ACT" (default: requantize, clip, relu, cast within integers or floats; integer
+                 casts saturate), "ABS", "NEG", "FLR", "CEL", "I2F", "F2I", "CLZ"; rescale.  "LSL", "LSR", "ASR"
+                 take a second input int32[..., 2] of pairs (0, shift amount) whose leading axes broadcast to
+                 x; of their rescale only rounding, zero point and clip count.
+``scale_rows``   x, entries; y = (x + bias) * scale, then shift, rounding, zero point and clip of the rescale,
+                 whose own bias and scale are 0 and 1.  entries is int32[..., 2] of (bias, scale), or for float
+                 x fp32[..., 1] of biases; its leading axes broadcast to x.
 ``table``        x; attr table: int16[512,2] (base, slope); rescale gives the index (before look-up);
                  attrs out_zero_point, clip_min, clip_max act after it.
 ``maxpool``      x[N,C,H,W]; kernel, strides, pads, dilations, pad_value; rescale.
 ``sumpool``      the same with a sum (average pools); rescale, per output pixel when rescale.axis == 2
                  (arrays of OH*OW, row-major over the last two axes).
-``reduce``       x; attrs kind "sum"|"max"|"min", axes (sorted, non-negative), keepdims; rescale.
+``reduce``       x; attrs kind "sum"|"max"|"min", axes (sorted, non-negative), keepdims; rescale.  Kinds
+                 "argmax"|"argmin" give the row-major index of the first extremum and have no rescale.
 ``pad``          x; attrs before, after (a number a dim), value.
 ``concat``       n inputs, same quantization; axis.
 ``slice``        x; begin, step (a number a dim; step >= 1); extent from the output shape.
 ``reshape``      x; row-major, no data moves.
+``bitcast``      x as another type of the same element size, no data moves.
 ``transpose``    x; perm.
 ``broadcast``    x to the output's shape (numpy rules).
-``resize_nearest``  x[N,C,H,W]; integer factors (fy, fx).
+``resize_nearest``  x[N,C,H,W]; attr factors (fy, fx), integers.
 ===============  ======================================================================================
 """
 

@@ -50,7 +50,9 @@ def _float_problems(task: SliceTask, config: NpuConfig) -> Iterator[str]:
     data, weight = task.ndl(Agent.DEDR), task.ndl(Agent.DEWR)
     if data is None or task.alu is None:
         return
-    if weight is not None and (data.dtype.is_float != weight.dtype.is_float or DType.FP32 in (data.dtype, weight.dtype)):
+    if weight is not None and (
+        data.dtype.is_float != weight.dtype.is_float or DType.FP32 in (data.dtype, weight.dtype)
+    ):
         yield f"{data.dtype.value} x {weight.dtype.value} products; floats multiply as bf16 x bf16 only"
     if not data.dtype.is_float:
         return
@@ -60,3 +62,9 @@ def _float_problems(task: SliceTask, config: NpuConfig) -> Iterator[str]:
     clips = acts_on_bits(task.ndl(Agent.DEBR) is not None, task.act.clip_min, task.act.clip_max)
     if task.alu.op1 in COMPARISONS and clips and task.vector > width:
         yield f"float {task.alu.op1.name} with bias or clip on {task.vector} lanes, at most {width}"
+
+
+def _multiplies(data: DType, weight: DType) -> bool:
+    if data.is_float or weight.is_float:
+        return data is weight is DType.BF16
+    return True

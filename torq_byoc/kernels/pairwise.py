@@ -2,8 +2,8 @@
 
 Both operands therefore walk the same strides in every other loop.  Where they do not (a broadcast operand,
 or tiles cut from buffers of different pitch), one of them is first copied into the output's place, which has
-an element for every index, and the fold runs in place; or the fold becomes one task for every index of the
-axes on which the strides differ.
+an element for every index, and the fold runs in place; axes on which the strides still differ become one
+task an index.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, AluConfig, Role, SliceTask
 
-MAX_SPLIT = 8
-"""Tasks that one tile may be split into where operand strides differ, before a copy is preferred unseen."""
+MAX_SPLIT = 16
+"""Tasks that one tile may be split into where operand strides differ; ways with more are not tried if one has fewer."""
 
 _REDUCE = "r"
 
@@ -80,14 +80,43 @@ def pair_tasks(
         extent: the box.
         config: the machine.
     """
-    out, first, second = operands
-    split = product_of(extent, _unlike_axes(first, second, extent))
-    if split == 1:
-        return [_fold_task(fold, out, first, second, bias, extent, config)]
-    options = list(_in_place(fold, operands, bias, extent, config))
-    if split <= MAX_SPLIT or not options:
-        options.append(_split(fold, operands, bias, extent, config))
+    ways = list(_ways(operands))
+    counts = [product_of(extent, _unlike_axes(way.first, way.second, extent)) for way in ways]
+    if counts[0] == 1:
+        return _split(fold, ways[0], bias, extent, config)
+    few = max(min(counts), MAX_SPLIT)
+    options = [
+        [*way.copies(extent, config), *_split(fold, way, bias, extent, config)]
+        for way, count in zip(ways, counts, strict=True)
+        if count <= few
+    ]
     return min(options, key=lambda tasks: total_cost(tasks, config))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The output, the views that are folded, and the operand to copy into the output's place before."""
+
+    out: View
+    first: View
+    second: View
+    copied: View | None = None
+
+    def copies(self, extent: Sequence[int], config: NpuConfig) -> list[SliceTask]:
+        """The copy, if there is one."""
+        if self.copied is None:
+            return []
+        return [copy_task(self.copied, replace(self.out, dtype=self.copied.dtype), extent, config)]
+
+
+def _ways(operands: tuple[View, View, View]) -> Iterator[_Way]:
+    """Fold where the operands lie, or with one of them copied where the output goes."""
+    out, first, second = operands
+    yield _Way(out, first, second)
+    if out.dtype.size == first.dtype.size:
+        there = replace(out, dtype=first.dtype)
+        yield _Way(out, first, there, second)
+        yield _Way(out, there, second, first)
 
 
 def _unlike_axes(a: View, b: View, extent: Sequence[int]) -> list[int]:
@@ -95,31 +124,13 @@ def _unlike_axes(a: View, b: View, extent: Sequence[int]) -> list[int]:
     return [axis for axis, size in enumerate(extent) if size > 1 and a.strides[axis] != b.strides[axis]]
 
 
-def _in_place(
-    fold: PairFold, operands: tuple[View, View, View], bias: View | None, extent: Sequence[int], config: NpuConfig
-) -> Iterator[list[SliceTask]]:
-    """Copy one operand to where the output goes, then fold there with the other one."""
-    out, first, second = operands
-    if out.dtype.size != first.dtype.size:
-        return
-    copied = replace(out, dtype=first.dtype)
-    if not _unlike_axes(out, first, extent):
-        fold_task = _fold_task(fold, out, first, copied, bias, extent, config)
-        yield [copy_task(second, copied, extent, config), fold_task]
-    if not _unlike_axes(out, second, extent):
-        fold_task = _fold_task(fold, out, copied, second, bias, extent, config)
-        yield [copy_task(first, copied, extent, config), fold_task]
-
-
-def _split(
-    fold: PairFold, operands: tuple[View, View, View], bias: View | None, extent: Sequence[int], config: NpuConfig
-) -> list[SliceTask]:
-    """One task for every index of the axes on which the operands walk differently."""
-    unlike = _unlike_axes(operands[1], operands[2], extent)
+def _split(fold: PairFold, way: _Way, bias: View | None, extent: Sequence[int], config: NpuConfig) -> list[SliceTask]:
+    """One task for every index of the axes on which the folded views walk differently."""
+    unlike = _unlike_axes(way.first, way.second, extent)
     inner = tuple(1 if axis in unlike else size for axis, size in enumerate(extent))
     tasks = []
     for index in itertools.product(*(range(size if axis in unlike else 1) for axis, size in enumerate(extent))):
-        out, first, second = (operand.shifted(index) for operand in operands)
+        out, first, second = (operand.shifted(index) for operand in (way.out, way.first, way.second))
         shifted = bias.shifted(index) if bias else None
         tasks.append(_fold_task(fold, out, first, second, shifted, inner, config))
     return tasks

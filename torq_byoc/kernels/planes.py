@@ -6,6 +6,7 @@ runs across row ends; the output window drops the columns that are no outputs.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torq_byoc.errors import InternalError
@@ -58,6 +59,11 @@ class WindowGeometry:
     def phases(self) -> tuple[int, int]:
         """Stride phases that the input tile lies in."""
         return self.rows.stride, self.columns.stride
+
+    def whole_lanes(self) -> int:
+        """Positions of the frame when one tile spans the whole output (without dropped leading columns)."""
+        _, width = self.columns.input_span(0, self.columns.out)
+        return (self.rows.out - 1) * math.ceil(width / self.columns.stride) + self.columns.out
 
     def walk(self, region: Region, output: Placement, source: Placement, pad_value: int) -> PlaneWalk:
         """The plane walk that computes ``region`` (NCHW) of the output from a placed input tile.

@@ -51,7 +51,7 @@ class Reduce(Kernel):
         if kind not in _FOLDS:
             return f"there is no reduction {kind!r}"
         if kind == "sum" and data is DType.FP32:
-            return "the ALU does not accumulate fp32"
+            return f"the ALU does not accumulate {data.value}"
         if kind in _INDEX_KINDS and not is_identity(node.rescale):
             return f"{kind} gives an index, which has no rescale"
         shape = graph.tensors[node.inputs[0]].shape

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from torq_byoc.errors import KernelError
 from torq_byoc.kernels.bias_operand import bias_constants, bias_view
 from torq_byoc.kernels.dsl import LoopNest, Operand
 from torq_byoc.kernels.elementwise import input_types
@@ -39,7 +40,7 @@ class Sum2(PairKernel):
         if a is not b:
             return f"the operands are {a.value} and {b.value}"
         if a is DType.FP32:
-            return "the ALU does not accumulate fp32"
+            return f"the ALU does not accumulate {a.value}"
         if plan_sum(graph, node) is None:
             return f"weights {node.attrs['weights']} do not fit the multiplier for {a.value}"
         return None
@@ -49,8 +50,9 @@ class Sum2(PairKernel):
         return _plan(graph, node).tensors
 
     def needs_broadcast(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
-        """None when one operand is part of the bias."""
-        return super().needs_broadcast(graph, node) if len(_plan(graph, node).tensors) == 2 else ()
+        """None when one operand is part of the bias, or when the node is unsupported anyway."""
+        plan = plan_sum(graph, node)
+        return super().needs_broadcast(graph, node) if plan and len(plan.tensors) == 2 else ()
 
     def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
         """Weights, where the ALU multiplies, then the bias/scale entries."""
@@ -89,7 +91,13 @@ class Sum2(PairKernel):
 
 def _plan(graph: OpGraph, node: Node) -> SumPlan:
     plan = plan_sum(graph, node)
-    assert plan is not None, "unsupported() refuses weights that do not fit"
+    if plan is None:
+        raise KernelError(
+            "a weighted sum whose weights do not fit the multiplier",
+            where=node.origin or node.name,
+            why=f"weights {node.attrs['weights']}",
+            remedy="ask the kernel's unsupported() first and keep such a sum on the CPU",
+        )
     return plan
 
 

@@ -97,7 +97,7 @@ def _absorb(rescale: Rescale | None, value: np.ndarray, weight: float, rank: int
         return None
     is_float = not np.issubdtype(value.dtype, np.integer)
     wide = np.float32 if is_float else np.int64
-    addend = value.reshape(-1).astype(wide) * wide(weight)
+    addend = value.reshape(-1).astype(wide) * np.asarray(weight, wide)
     bias = np.atleast_1d(base.bias).astype(wide) + addend
     if not is_float and not _in_int32(bias):
         return None

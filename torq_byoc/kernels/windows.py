@@ -11,6 +11,7 @@ of that plane, and every phase is a stride-1 window over its plane.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -93,7 +94,7 @@ class Axis:
         return self.is_folded and whole != self.size and self.last_read(0, self.out) >= whole
 
 
-def window_axes(graph: OpGraph, node: Node, kernel: tuple[int, int]) -> tuple[Axis, Axis]:
+def window_axes(graph: OpGraph, node: Node, kernel: Sequence[int]) -> tuple[Axis, Axis]:
     """Row and column axis of a conv2d, maxpool or sumpool node.
 
     An axis with a single output has no use for its stride and counts as stride 1.

@@ -109,56 +109,57 @@ class AluPlan:
         if op1 in (Op1.AMAX, Op1.AMIN):
             return self._arg_extremum(self._product(data, weight))
         if op1 is Op1.BYP:
-            return self._product(*(self._tap(x, tuple(e - 1 for e in self.reduce)) for x in (data, weight)))
+            return self._step(data, weight, tuple(extent - 1 for extent in self.reduce))
         if op1 in _COMPARISONS:
-            first, second = self._taps(data, weight)
+            first, second = (self._step(data, weight, index) for index in self._steps())
             return _COMPARISONS[op1](first, second).astype(np.int8)
-        return self._fold(data, weight)
-
-    def _tap(self, operand: np.ndarray | None, index: tuple[int, ...]) -> np.ndarray | None:
-        """The operand at one point of the reduce axes."""
-        if operand is None or not index:
-            return operand
-        extents = operand.shape[self.outer :]
-        return operand[(..., *(i if e > 1 else 0 for i, e in zip(index, extents, strict=True)))]
-
-    def _product(self, data: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-        """x of the hardware: D, or D x W in the working type."""
-        if weight is None:
-            return data if self.work is None else data.astype(self.work, copy=False)
-        return np.multiply(data, weight, dtype=self.work)
-
-    def _taps(self, data: np.ndarray, weight: np.ndarray | None) -> Iterator[np.ndarray]:
-        """x at every reduce step, in order."""
-        for index in itertools.product(*map(range, self.reduce)):
-            yield self._product(self._tap(data, index), self._tap(weight, index))
-
-    def _fold(self, data: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-        op1, fold = self.alu.op1, _FOLDS[self.alu.op1]
-        steps = math.prod(self.reduce)
-        elements = math.prod(data.shape[: self.outer])
-        if weight is None and steps > _TAP_LIMIT and elements < _LARGE_TAP:
-            total = self._fold_at_once(data)
-        else:
-            taps = self._taps(data, weight)
-            total = next(taps)
-            if op1 in _LOGICAL:
-                total = total != 0
-            elif steps > 1:
-                total = total.copy()
-            for step, x in enumerate(taps, 1):
-                (np.subtract if op1 is Op1.SACC and step % 2 else fold)(total, x, out=total)
+        total = self._fold(data, weight)
         if op1 is Op1.BNOT:
             return ~total
         return (~total if op1 is Op1.NOT else total).astype(np.int8) if op1 in _LOGICAL else total
+
+    def _steps(self) -> Iterator[tuple[int, ...]]:
+        """Indices of the reduce loops, in order."""
+        return itertools.product(*map(range, self.reduce))
+
+    def _tap(self, operand: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+        """The operand at one reduce step."""
+        extents = operand.shape[self.outer :]
+        inner = (i if extent > 1 else 0 for i, extent in zip(index, extents, strict=True))
+        return operand[(*(slice(None),) * self.outer, *inner)]
+
+    def _product(self, data: np.ndarray, weight: np.ndarray | None, into: np.ndarray | None = None) -> np.ndarray:
+        """x of the hardware: D as it is, or D x W in the working type."""
+        return data if weight is None else np.multiply(data, weight, out=into, dtype=self.work)
+
+    def _step(
+        self, data: np.ndarray, weight: np.ndarray | None, index: tuple[int, ...], into: np.ndarray | None = None
+    ) -> np.ndarray:
+        """x at one reduce step; a view of D when there are no weights."""
+        return self._product(self._tap(data, index), None if weight is None else self._tap(weight, index), into)
+
+    def _fold(self, data: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """P after all steps, in the working type."""
+        op1, fold = self.alu.op1, _FOLDS[self.alu.op1]
+        count = math.prod(self.reduce)
+        if weight is None and count > _TAP_LIMIT and math.prod(data.shape[: self.outer]) < _LARGE_TAP:
+            return self._fold_at_once(data)
+        steps = self._steps()
+        first = self._step(data, weight, next(steps))
+        if count == 1:
+            return first != 0 if op1 in _LOGICAL else first
+        total = first != 0 if op1 in _LOGICAL else np.array(first, self.work or first.dtype)
+        scratch = None if weight is None else np.empty(total.shape, self.work)
+        for number, index in enumerate(steps, 1):
+            x = self._step(data, weight, index, scratch)
+            (np.subtract if op1 is Op1.SACC and number % 2 else fold)(total, x, out=total)
+        return total
 
     def _fold_at_once(self, data: np.ndarray) -> np.ndarray:
         full = np.broadcast_to(data, data.shape[: self.outer] + self.reduce)
         if self.alu.op1 is Op1.SACC:
             full = full * _signs(self.reduce, self.work)
-        axes = tuple(range(self.outer, full.ndim))
-        extra = {"dtype": self.work} if self.work is not None else {}
-        return _FOLDS[self.alu.op1].reduce(full, axis=axes, **extra)
+        return _FOLDS[self.alu.op1].reduce(full, axis=tuple(range(self.outer, full.ndim)), dtype=self.work)
 
     def _arg_extremum(self, x: np.ndarray) -> np.ndarray:
         full = np.broadcast_to(x, x.shape[: self.outer] + self.reduce)

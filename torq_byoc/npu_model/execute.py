@@ -87,8 +87,9 @@ class TaskPlan:
         Raises:
             VerificationError: the task leaves the memory.
         """
-        for part in self.passes:
-            part.run(lram, self.act, self.is_float, self.table)
+        with np.errstate(all="ignore"):
+            for part in self.passes:
+                part.run(lram, self.act, self.is_float, self.table)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ def task_problems(task: SliceTask, config: NpuConfig) -> list[str]:
         problems += _plane(task, task.plane, config)
     if task.window:
         problems += _window(task, task.window, config)
+    if problems:
+        return problems
     for ndl in task.ndls:
         problems += [f"{ndl.agent.name}: {problem}" for problem in ndl_problems(task, ndl, config)]
     return problems

@@ -76,7 +76,8 @@ def _walk(task: SliceTask, ndl: Ndl) -> Iterator[str]:
         moves = position in planar or strides[position] != 0
         if moves and not dims and loop.extent > 1:
             yield f"no dim walks loop {position}, which moves it"
-        yield from _mixed_radix(task, position, dims, moves)
+        held = ndl.agent in MEMORY_AGENTS and not moves
+        yield from _mixed_radix(task, position, dims, moves, held)
         if ndl.agent in MEMORY_AGENTS and position not in planar and dims:
             if strides[position] and dims[-1].step != 1:
                 yield f"loop {position} has no dim of step 1"
@@ -96,11 +97,12 @@ def _logic_loops(task: SliceTask, ndl: Ndl) -> set[int]:
     return set()
 
 
-def _mixed_radix(task: SliceTask, position: int, dims: list[NdlDim], moves: bool) -> Iterator[str]:
+def _mixed_radix(task: SliceTask, position: int, dims: list[NdlDim], moves: bool, held: bool) -> Iterator[str]:
+    """Counts that do not fit together; an operand ``held`` for a whole loop repeats one element on its lanes."""
     extent, unit = task.loops[position].extent, _unit(task, position)
     room: int | None = None
     for dim in dims:
-        if dim.kind is DimKind.L and dim.stride == 0 and not moves:
+        if held and dim.kind is DimKind.L:
             continue
         if room is None:
             within = unit > 1 and dim.step != unit
@@ -110,7 +112,7 @@ def _mixed_radix(task: SliceTask, position: int, dims: list[NdlDim], moves: bool
         expected = math.ceil(room / dim.step)
         if dim.count != expected:
             yield f"a dim of loop {position} counts {dim.count} steps of {dim.step}, expected {expected}"
-        room = min(room, dim.step)
+        room = unit if dim.step == unit else min(room, dim.step)  # lanes past the end count as well
 
 
 def _window_dims(task: SliceTask, ndl: Ndl) -> Iterator[str]:

@@ -29,19 +29,22 @@ MAX_SHIFT = 63
 _LOW_WORD = np.int64(0xFFFFFFFF)
 _EXACT_PRODUCT = 1 << 62
 _FLOAT_MODES = frozenset({ActMode.ACT, ActMode.ABS, ActMode.NEG, ActMode.CEL, ActMode.FLR, ActMode.F2I})
+_FLOAT_FUNCTIONS = {ActMode.ABS: np.abs, ActMode.NEG: np.negative, ActMode.CEL: np.ceil, ActMode.FLR: np.floor}
 _INTEGER_MODES = frozenset(ActMode) - {ActMode.CEL, ActMode.FLR, ActMode.F2I}
 
 
 def wrap(values: np.ndarray, sum_bits: int) -> np.ndarray:
-    """Two's complement numbers of ``sum_bits`` (1..64) bits: the low bits of integers, sign-extended to int64."""
-    values = np.asarray(values)
-    if values.dtype.itemsize <= 4 and sum_bits > values.dtype.itemsize * 8 - (values.dtype.kind == "i"):
-        return values.astype(np.int64)
-    values = values.astype(np.int64, copy=False)
-    if sum_bits == 32:
-        return values.astype(np.int32).astype(np.int64)
-    spare = 64 - sum_bits
-    return (values << spare) >> spare
+    """Two's complement numbers of ``sum_bits`` (1..64) bits: the low bits of integers, sign-extended.
+
+    Returns:
+        A new int64 array.
+    """
+    source = np.asarray(values)
+    wrapped = np.array(source, np.int64)
+    if sum_bits < source.dtype.itemsize * 8 + (source.dtype.kind == "u"):
+        wrapped <<= 64 - sum_bits
+        wrapped >>= 64 - sum_bits
+    return wrapped
 
 
 def clip_bounds(clip_min: float, clip_max: float, out: DType) -> tuple[int, int]:
@@ -55,7 +58,24 @@ def clip_bounds(clip_min: float, clip_max: float, out: DType) -> tuple[int, int]
 def saturate(values: np.ndarray, out: DType, clip_min: float = -math.inf, clip_max: float = math.inf) -> np.ndarray:
     """Clip int64 values to the bounds and to the range of an integer type; returns that type."""
     low, high = clip_bounds(clip_min, clip_max, out)
-    return np.minimum(np.maximum(values, low), high).astype(out.numpy)
+    return np.asarray(np.clip(values, low, high)).astype(out.numpy)
+
+
+def _update(operation: np.ufunc, values: np.ndarray, other: np.ndarray | float) -> np.ndarray:
+    """``operation(values, other)``, in the memory of ``values`` where the result has their shape."""
+    other = np.asarray(other, values.dtype)
+    if np.broadcast_shapes(values.shape, other.shape) != values.shape:
+        return operation(values, other)
+    return operation(values, other, out=values)
+
+
+def _settled(values: np.ndarray, act: ActConfig, out: DType) -> np.ndarray:
+    """Zero point, clip and narrowing: the end of every integer mode; overwrites ``values``."""
+    low, high = clip_bounds(act.clip_min, act.clip_max, out)
+    values = np.asarray(values)
+    if act.zero_point:
+        values += act.zero_point
+    return np.minimum(np.maximum(values, low, out=values), high, out=values).astype(out.numpy)
 
 
 def rescale(
@@ -83,26 +103,31 @@ def rescale(
     Returns:
         Array of ``out.numpy`` with the broadcast shape.
     """
-    total = wrap(acc, sum_bits) + np.asarray(bias, np.int64)
-    return saturate(scaled(total, scale, shift, rounding) + zero_point, out, clip_min, clip_max)
+    act = ActConfig(ActMode.ACT, shift, rounding, zero_point, clip_min, clip_max, sum_bits)
+    return _act_on_integer(acc, act, bias, scale, out, None)
 
 
-def scaled(total: np.ndarray, scale: np.ndarray | int | None, shift: int, rounding: Rounding) -> np.ndarray:
-    """``total * scale``, shifted right with rounding.
+def _scaled(total: np.ndarray, scale: np.ndarray | int | None, act: ActConfig) -> np.ndarray:
+    """``total * scale``, shifted right with rounding; overwrites ``total``.
 
     Exact for totals up to 49 bits and scales up to 32; results beyond 62 bits are held at that bound, far
     outside every output type.
-
-    Args:
-        total: int64 array.
-        scale: int32 numbers that broadcast, or None for 1.
-        shift: 0..63.
     """
-    factor = np.int64(1) if scale is None else np.asarray(scale, np.int64)
-    if _magnitude(total) * _magnitude(factor) + (1 << shift) <= _EXACT_PRODUCT:
-        product = total if scale is None else total * factor
-        return _shift_right(product, total, shift, rounding)
-    return _shift_wide(total, factor, shift, rounding)
+    if scale is None and act.shift == 0:
+        return total
+    factor = np.asarray(1 if scale is None else scale, np.int64)
+    if _magnitude(total) * _magnitude(factor) + (1 << act.shift) > _EXACT_PRODUCT:
+        return _shift_wide(total, factor, act.shift, act.rounding)
+    addend = _addend(total, act.shift, act.rounding)
+    product = total if scale is None else _update(np.multiply, total, factor)
+    if act.shift == 0:
+        return product
+    if act.rounding is Rounding.NTE:
+        addend = (product >> act.shift) & 1
+        addend += (1 << (act.shift - 1)) - 1
+    product = _update(np.add, product, addend)
+    product >>= act.shift
+    return product
 
 
 def _magnitude(values: np.ndarray) -> int:
@@ -113,21 +138,17 @@ def _magnitude(values: np.ndarray) -> int:
     return max(abs(int(values.min())), abs(int(values.max())))
 
 
-def _double_round(total: np.ndarray, shift: int) -> np.ndarray | int:
-    """What TOSA's double rounding adds beyond one half."""
-    return np.where(total >= 0, 1 << 30, -(1 << 30)) if shift > 31 else 0
+def _addend(total: np.ndarray, shift: int, rounding: Rounding) -> np.ndarray | int:
+    """What is added before the shift; for ties to even, half a unit without regard to the tie.
 
-
-def _shift_right(product: np.ndarray, total: np.ndarray, shift: int, rounding: Rounding) -> np.ndarray:
-    """``product >> shift`` with rounding, where half a unit added to the product stays inside int64."""
+    TOSA's double rounding adds 2^30 more, away from zero, for shifts beyond 31.
+    """
     if shift == 0 or rounding is Rounding.OFF:
-        return product >> shift
+        return 0
     half = 1 << (shift - 1)
-    if rounding is Rounding.NTE:
-        return (product + (half - 1) + ((product >> shift) & 1)) >> shift
     if rounding is Rounding.DBL and shift > 31:
-        return (product + half + _double_round(total, shift)) >> shift
-    return (product + half) >> shift
+        return np.where(total >= 0, half + (1 << 30), half - (1 << 30))
+    return half
 
 
 def _shift_wide(total: np.ndarray, factor: np.ndarray, shift: int, rounding: Rounding) -> np.ndarray:
@@ -135,16 +156,12 @@ def _shift_wide(total: np.ndarray, factor: np.ndarray, shift: int, rounding: Rou
     partial = (total & _LOW_WORD) * factor
     high = (total >> 32) * factor + (partial >> 32)
     low = partial & _LOW_WORD
-    if shift and rounding is not Rounding.OFF:
-        addend: np.ndarray | int = 1 << (shift - 1)
-        if rounding is Rounding.NTE:
-            odd = (low >> shift) & 1 if shift < 32 else (high >> (shift - 32)) & 1
-            addend = addend - 1 + odd
-        elif rounding is Rounding.DBL:
-            addend = addend + _double_round(total, shift)
-        low = low + (np.asarray(addend, np.int64) & _LOW_WORD)
-        high = high + (np.asarray(addend, np.int64) >> 32) + (low >> 32)
-        low = low & _LOW_WORD
+    addend = np.asarray(_addend(total, shift, rounding), np.int64)
+    if rounding is Rounding.NTE and shift:
+        addend = addend - 1 + ((low >> shift if shift < 32 else high >> (shift - 32)) & 1)
+    low = low + (addend & _LOW_WORD)
+    high = high + (addend >> 32) + (low >> 32)
+    low = low & _LOW_WORD
     if shift >= 32:
         return high >> (shift - 32)
     bound = 1 << (30 + shift)
@@ -173,13 +190,18 @@ def table_lookup(x: np.ndarray, table: np.ndarray | Sequence[tuple[int, int]]) -
 def round_bf16(x: np.ndarray) -> np.ndarray:
     """fp32 (or float64, rounded to fp32 first) to bfloat16, to nearest, ties to even; NaN is 0x7FC0."""
     with np.errstate(over="ignore"):
-        x = np.asarray(x, np.float32)
-    word = x.view(np.uint32)
-    rounded = ((word + (((word >> 16) & 1) + np.uint32(0x7FFF))) >> 16).astype(np.uint16)
-    nan = np.isnan(x)
+        single = np.asarray(x, np.float32)
+    word = single.view(np.uint32)
+    rounded = np.array(word)
+    rounded >>= 16
+    rounded &= 1
+    rounded += 0x7FFF
+    rounded += word
+    rounded >>= 16
+    nan = np.isnan(single)
     if nan.any():
-        rounded = np.where(nan, np.uint16(0x7FC0), rounded)
-    return rounded.view(DType.BF16.numpy)
+        rounded[nan] = 0x7FC0
+    return rounded.astype(np.uint16).view(DType.BF16.numpy)
 
 
 def round_to(x: np.ndarray, out: DType) -> np.ndarray:
@@ -210,15 +232,18 @@ def act_float(
 
 
 def _biased_float(acc: np.ndarray, bias: np.ndarray | float) -> np.ndarray:
+    """fp32 sum plus bias, as a new array."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(acc).astype(np.float32) + np.asarray(bias, np.float32)
+        return _update(np.add, np.array(acc, np.float32), bias)
 
 
 def _clip_float(values: np.ndarray, clip_min: float, clip_max: float) -> np.ndarray:
-    """Clip to fp32 bounds; a NaN stays."""
+    """Clip to fp32 bounds in place; a NaN stays."""
     if clip_min != -math.inf:
-        values = np.maximum(values, np.float32(clip_min))
-    return np.minimum(values, np.float32(clip_max)) if clip_max != math.inf else values
+        np.maximum(values, np.float32(clip_min), out=values)
+    if clip_max != math.inf:
+        np.minimum(values, np.float32(clip_max), out=values)
+    return values
 
 
 def apply_act(
@@ -271,15 +296,9 @@ def _no_such_mode(act: ActConfig, out: DType, data_is_float: bool) -> InternalEr
 def _act_on_float(acc: np.ndarray, act: ActConfig, bias: np.ndarray | float, out: DType) -> np.ndarray:
     values = _biased_float(acc, bias)
     if act.mode is ActMode.F2I:
-        return saturate(_to_integer(values, act.rounding) + act.zero_point, out, act.clip_min, act.clip_max)
-    if act.mode is ActMode.ABS:
-        values = np.abs(values)
-    elif act.mode is ActMode.NEG:
-        values = -values
-    elif act.mode is ActMode.CEL:
-        values = np.ceil(values)
-    elif act.mode is ActMode.FLR:
-        values = np.floor(values)
+        return _settled(_to_integer(values, act.rounding), act, out)
+    if act.mode in _FLOAT_FUNCTIONS:
+        _FLOAT_FUNCTIONS[act.mode](values, out=values)
     return round_to(_clip_float(values, act.clip_min, act.clip_max), out)
 
 
@@ -306,16 +325,15 @@ def _act_on_integer(
 ) -> np.ndarray:
     mode = act.mode
     if mode in (ActMode.CLZ, ActMode.LSL, ActMode.LSR, ActMode.ASR):
-        bits = _bit_operation(acc, act, scale)
-        return saturate(bits + act.zero_point, out, act.clip_min, act.clip_max)
-    total = wrap(acc, act.sum_bits) + np.asarray(bias, np.int64)
+        return _settled(_bit_operation(acc, act, scale), act, out)
+    total = _update(np.add, wrap(acc, act.sum_bits), bias)
     if mode is ActMode.I2F:
         return round_to(_clip_float(total.astype(np.float32), act.clip_min, act.clip_max), out)
     if mode is ActMode.ABS:
-        total = np.abs(total)
+        np.abs(total, out=total)
     elif mode is ActMode.NEG:
-        total = -total
-    values = scaled(total, scale, act.shift, act.rounding)
+        np.negative(total, out=total)
+    values = _scaled(total, scale, act)
     if mode is ActMode.TABLE:
         if table is None:
             raise InternalError(
@@ -323,7 +341,7 @@ def _act_on_integer(
                 remedy="report it with the model; the kernel of this operator is at fault",
             )
         values = table_lookup(saturate(values, DType.INT16), table).astype(np.int64)
-    return saturate(values + act.zero_point, out, act.clip_min, act.clip_max)
+    return _settled(values, act, out)
 
 
 def _bit_operation(acc: np.ndarray, act: ActConfig, scale: np.ndarray | int | None) -> np.ndarray:

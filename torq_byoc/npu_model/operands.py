@@ -122,7 +122,11 @@ def storage(dtype: DType) -> np.dtype:
 
 def numbers(raw: np.ndarray, dtype: DType) -> np.ndarray:
     """Stored elements as numbers: bfloat16 widened to fp32, others as they are."""
-    return (raw.astype(np.uint32) << 16).view(np.float32) if dtype is DType.BF16 else raw
+    if dtype is not DType.BF16:
+        return raw
+    words = raw.astype(np.uint32)
+    words <<= 16
+    return words.view(np.float32)
 
 
 def _axis_stride(ndl: Ndl, axis: Axis, width: int | None) -> int:

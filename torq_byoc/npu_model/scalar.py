@@ -25,6 +25,7 @@ _FORMATS = {
     DType.INT32: "<i",
     DType.FP32: "<f",
 }
+_UNSIGNED = (DType.UINT8, DType.UINT16)
 _BOOLEAN = (Op1.GT, Op1.GE, Op1.EQ, Op1.AND, Op1.OR, Op1.XOR, Op1.NOT, Op1.AMAX, Op1.AMIN)
 
 
@@ -96,7 +97,8 @@ class _Machine:
         data = self.task.ndl(Agent.DEDR)
         assert data is not None
         values = [self.operand(index) for index in self.reduce_points(point)]
-        return _folded(alu.op1, values, data.dtype), data.dtype.is_float and alu.op1 not in _BOOLEAN
+        unsigned_bits = 8 * data.dtype.size if alu.op0 is Op0.DBYP and data.dtype in _UNSIGNED else 0
+        return _folded(alu.op1, values, unsigned_bits), data.dtype.is_float and alu.op1 not in _BOOLEAN
 
     def reduce_points(self, point: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Full loop indices, reduce loops innermost."""
@@ -179,8 +181,8 @@ def _wrapped(total: int, bits: int) -> int:
     return total - (1 << bits) if total >> (bits - 1) else total
 
 
-def _folded(op1: Op1, values: list[float], data: DType) -> float:
-    """P after all steps."""
+def _folded(op1: Op1, values: list[float], unsigned_bits: int) -> float:
+    """P after all steps; ``unsigned_bits`` is the width of an unsigned x, 0 when x is signed."""
     if op1 in (Op1.ACC, Op1.SACC):
         return sum(-value if op1 is Op1.SACC and step % 2 else value for step, value in enumerate(values))
     if op1 is Op1.BYP:
@@ -198,7 +200,7 @@ def _folded(op1: Op1, values: list[float], data: DType) -> float:
         return int(first > second if op1 is Op1.GT else first >= second if op1 is Op1.GE else first == second)
     if op1 in (Op1.AND, Op1.OR, Op1.XOR, Op1.NOT):
         return _logical(op1, [value != 0 for value in values])
-    return _bitwise(op1, [int(value) for value in values], data)
+    return _bitwise(op1, [int(value) for value in values], unsigned_bits)
 
 
 def _extremum(values: list[float], smallest: bool) -> int:
@@ -220,7 +222,7 @@ def _logical(op1: Op1, values: list[bool]) -> int:
     return int(any(values) != (op1 is Op1.NOT))
 
 
-def _bitwise(op1: Op1, values: list[int], data: DType) -> int:
+def _bitwise(op1: Op1, values: list[int], unsigned_bits: int) -> int:
     total = values[0]
     for value in values[1:]:
         if op1 is Op1.BAND:
@@ -231,5 +233,4 @@ def _bitwise(op1: Op1, values: list[int], data: DType) -> int:
             total |= value
     if op1 is not Op1.BNOT:
         return total
-    low, _ = data.integer_range
-    return ~total if low < 0 else ~total & ((1 << 8 * data.size) - 1)
+    return ~total & ((1 << unsigned_bits) - 1) if unsigned_bits else ~total

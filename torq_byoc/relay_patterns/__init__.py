@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from torq_byoc.relay_patterns.patterns import PATTERNS
     from torq_byoc.relay_patterns.registry import Pattern
 
-__all__ = ["PATTERNS", "CpuOp", "PartitionedModule", "Pattern", "QuantParams", "lower_partition", "partition", "register"]
+__all__ = [
+    "PATTERNS",
+    "CpuOp",
+    "PartitionedModule",
+    "Pattern",
+    "QuantParams",
+    "lower_partition",
+    "partition",
+    "register",
+]
 
 _HOMES = {
     "PATTERNS": "patterns",

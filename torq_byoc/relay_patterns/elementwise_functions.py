@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -62,7 +61,7 @@ def evaluate(view: View, x: Array) -> Array:
 
     def value_of(expr: relax.Expr) -> Array:
         if isinstance(expr, relax.Var):
-            return values[expr] if expr in values else x
+            return values.get(expr, x)
         constant = constant_value(expr)
         return np.asarray(scalar(expr)) if constant is None else constant.astype(np.float64).reshape(-1)
 
@@ -83,8 +82,3 @@ def evaluate(view: View, x: Array) -> Array:
             if isinstance(value, Call):
                 values[var] = compute(value)
         return compute(view.root)
-
-
-def is_finite_number(value: float) -> bool:
-    """Neither NaN nor infinite."""
-    return math.isfinite(value)

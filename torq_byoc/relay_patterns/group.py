@@ -8,8 +8,8 @@ from tvm import relax
 
 from torq_byoc.errors import TorqError
 from torq_byoc.kernels.builder import GraphBuilder
-from torq_byoc.kernels.kernel import kernel_for, registered_ops
 from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.kernels.kernel import kernel_for, registered_ops
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.relay_patterns.legalize import legalize

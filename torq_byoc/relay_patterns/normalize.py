@@ -10,19 +10,21 @@ quantize(dequantize(x)), same parameters        x
 max_pool(dequantize(x)), relu alike             dequantize(quantize(max_pool(dequantize(x)))): nothing is lost
 quantize(max_pool(conv(...)))                   quantize(max_pool(dequantize(quantize(conv(...)))))
 split(x)[i]                                     strided_slice(x)
+reshape(x) to the shape of x                    x
 
 Each step is exact: the values of every remaining quantized tensor are what they were.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import Call
 
+from torq_byoc.relay_patterns.elementwise_functions import ELEMENTWISE_OPS
 from torq_byoc.relay_patterns.movement import (
     applied_to,
     is_movement,
@@ -34,6 +36,7 @@ from torq_byoc.relay_patterns.movement import (
 from torq_byoc.relay_patterns.view import Quantization, constant_value, op_name, quantization_of, shape_of
 
 _SELECTING = frozenset({"relax.nn.max_pool2d", "relax.nn.max_pool1d"})
+_FOLDS_RELU = ELEMENTWISE_OPS | {"relax.quantize"}
 
 
 def normalize(module: tvm.IRModule) -> tvm.IRModule:
@@ -45,7 +48,8 @@ def normalize(module: tvm.IRModule) -> tvm.IRModule:
             mutator.start(function)
             mutator.builder_.update_func(name, mutator.visit_expr(function))
     roots = [name.name_hint for name, f in module.functions.items() if isinstance(f, relax.Function)]
-    return relax.transform.DeadCodeElimination(roots)(mutator.builder_.get())
+    module = relax.transform.CanonicalizeBindings()(mutator.builder_.get())
+    return relax.transform.DeadCodeElimination(roots)(module)
 
 
 def _same(a: Quantization, b: Quantization) -> bool:
@@ -66,7 +70,7 @@ class _Normalizer(relax.PyExprMutator):
         self.moves: dict[relax.Var, Call] = {}
         self.splits: dict[relax.Var, Call] = {}
         self.readers: Counter[relax.Var] = Counter()
-        self.quantized_only: dict[relax.Var, bool] = {}
+        self.reader_ops: defaultdict[relax.Var, set[str]] = defaultdict(set)
         if function is not None:
             relax.analysis.post_order_visit(function, self._count)
 
@@ -75,15 +79,16 @@ class _Normalizer(relax.PyExprMutator):
             for argument in expr.args if isinstance(expr, Call) else expr.fields:
                 if isinstance(argument, relax.Var):
                     self.readers[argument] += 1
-                    quantize = op_name(expr) == "relax.quantize"
-                    self.quantized_only[argument] = quantize and self.quantized_only.get(argument, True)
+                    self.reader_ops[argument].add(op_name(expr))
 
     # -- traversal ---------------------------------------------------------------------------------
 
     def visit_dataflow_var_(self, op: relax.DataflowVar) -> relax.Expr:
-        """Every reader of a held dequantize gets one of its own."""
+        """Every reader of a held dequantize gets one of its own (a new call: TVM tells bindings apart by value)."""
         held = self.held.get(op)
-        return super().visit_dataflow_var_(op) if held is None else self.builder_.emit(held)
+        if held is None:
+            return super().visit_dataflow_var_(op)
+        return self.builder_.emit(self._with_codes(held, held.args[0]))
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         """Rewrite the binding, or hold its value back."""
@@ -96,7 +101,10 @@ class _Normalizer(relax.PyExprMutator):
         if not isinstance(var, relax.DataflowVar) or not isinstance(value, Call):
             super().visit_var_binding_(relax.VarBinding(var, value) if value is not binding.value else binding)
             return
-        held = self._as_dequantize(value, self.quantized_only.get(var, False))
+        if _changes_nothing(value):
+            self._alias(var, value.args[0])
+            return
+        held = self._as_dequantize(value, self.reader_ops[var])
         if held is not None:
             self.held[var] = held
             return
@@ -107,6 +115,13 @@ class _Normalizer(relax.PyExprMutator):
             self.readers[new_var] = self.readers[var]
         self.set_var_remap(var, new_var)
 
+    def _alias(self, var: relax.Var, source: relax.Expr) -> None:
+        """Let ``var`` stand for ``source``."""
+        if source in self.held:
+            self.held[var] = self.held[source]
+        else:
+            self.set_var_remap(var, self.builder_.emit(self.visit_expr(source)))
+
     def _rewritten(self, call: Call) -> relax.Expr:
         if op_name(call) == "relax.quantize":
             return self._quantized(call)
@@ -114,14 +129,17 @@ class _Normalizer(relax.PyExprMutator):
 
     # -- dequantize sinks --------------------------------------------------------------------------
 
-    def _as_dequantize(self, call: Call, only_quantized: bool) -> Call | None:
-        """The dequantize that computes the same as ``call``, or None."""
+    def _as_dequantize(self, call: Call, readers: set[str]) -> Call | None:
+        """The dequantize that computes the same as ``call``, or None.
+
+        A relu before an element-wise operator or a quantize stays: those patterns fold it.
+        """
         name = op_name(call)
         if name == "relax.dequantize":
             return self._with_codes(call, self.visit_expr(call.args[0]))
         if is_movement(call):
             return self._concat_sunk(call) if name == "relax.concat" else self._movement_sunk(call)
-        if name in _SELECTING or (name == "relax.nn.relu" and not only_quantized):
+        if name in _SELECTING or (name == "relax.nn.relu" and not readers & _FOLDS_RELU):
             return self._selection_sunk(call)
         return None
 
@@ -169,7 +187,7 @@ class _Normalizer(relax.PyExprMutator):
         if held is None or not held[1].per_tensor or constant_value(held[0].args[0]) is not None:
             return None
         dequantize, quant = held
-        source = self.builder_.emit(dequantize)
+        source = self.builder_.emit(self._with_codes(dequantize, dequantize.args[0]))
         selected = self.builder_.emit(applied_to(call, source))
         quantize = self._quantize_like(dequantize, quant, selected, call.span)
         return self._with_codes(dequantize, self.builder_.emit(quantize))
@@ -213,6 +231,13 @@ class _Normalizer(relax.PyExprMutator):
             if present is not None and _same(present, quant):
                 return value.args[0]
         return self._risen(quantize, quant, field)
+
+
+def _changes_nothing(call: Call) -> bool:
+    """A split into one part, or a reshape to the shape that the data has."""
+    if op_name(call) == "relax.split":
+        return isinstance(call.ty, relax.TensorType)
+    return op_name(call) == "relax.reshape" and shape_of(call) is not None and shape_of(call) == shape_of(call.args[0])
 
 
 def _moved_parameter(call: Call, dequantize: Call, quant: Quantization, constant: np.ndarray) -> Call | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 from tvm.ir import Call, GlobalVar
+from tvm.relax.backend.utils import has_leaking_intermediate_variables
 from tvm.relax.transform import FuseOpsByPattern, FusionPattern, MergeCompositeFunctions, PatternCheckContext
 
 from torq_byoc.npu_model.config import NpuConfig
@@ -87,6 +88,8 @@ class _Matcher:
 
         def legal(context: PatternCheckContext) -> bool:
             if context.matched_expr in self._idle:
+                return False
+            if has_leaking_intermediate_variables(context):
                 return False
             reasons = refusal_reasons(pattern, View.of_match(context), self._config)
             if reasons:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tvm.relax.backend.pattern_registry import get_pattern, register_patterns
+from tvm.relax.backend.utils import has_leaking_intermediate_variables
 from tvm.relax.dpl import DFPattern
-from tvm.relax.transform import FusionPattern, PatternCheckContext
+from tvm.relax.transform import PatternCheckContext
 
 from torq_byoc.relay_patterns.legality import common_reasons
 from torq_byoc.relay_patterns.view import View
@@ -44,17 +45,13 @@ class Pattern:
         """All reasons against a group; checks that need static shapes run only when shapes are static."""
         return common_reasons(view) or self.check(view)
 
-    def fusion(self, refused: Callable[[View, list[str]], None] | None = None) -> FusionPattern:
-        """The entry in TVM's form; ``refused`` is told of every group that is matched but not legal."""
+    def entry(self) -> tuple[str, DFPattern, dict[str, DFPattern], Callable[[PatternCheckContext], bool]]:
+        """The entry in the form of TVM's registry."""
 
         def legal(context: PatternCheckContext) -> bool:
-            view = View.of_match(context)
-            reasons = self.reasons(view)
-            if reasons and refused is not None:
-                refused(view, reasons)
-            return not reasons
+            return not has_leaking_intermediate_variables(context) and not self.reasons(View.of_match(context))
 
-        return FusionPattern(self.name, self.graph(), {}, legal)
+        return self.name, self.graph(), {}, legal
 
 
 def register(patterns: Iterable[Pattern]) -> None:
@@ -63,5 +60,4 @@ def register(patterns: Iterable[Pattern]) -> None:
     TVM gives later entries priority, our tables earlier ones, hence the reversal.
     """
     new = [pattern for pattern in patterns if get_pattern(pattern.name) is None]
-    entries = [pattern.fusion() for pattern in reversed(new)]
-    register_patterns([(e.name, e.pattern, e.annotation_patterns, e.check) for e in entries])
+    register_patterns([pattern.entry() for pattern in reversed(new)])

@@ -64,6 +64,7 @@ class Quantization:
 
     @property
     def per_tensor(self) -> bool:
+        """Whether one scale and zero point hold for the whole tensor."""
         return bool(np.all(self.scale == self.scale[0]) and np.all(self.zero_point == self.zero_point[0]))
 
     def params(self) -> QuantParams:
@@ -107,9 +108,18 @@ class View:
 
     @classmethod
     def of_match(cls, context: PatternCheckContext) -> View:
-        """The group that TVM's matcher proposes."""
-        root = context.matched_expr
-        return cls(root, {var: value for var, value in context.matched_bindings.items() if not value.same_as(root)})
+        """The group that TVM's matcher proposes; its bindings come unordered and are sorted here."""
+        root, known = context.matched_expr, dict(context.matched_bindings.items())
+        ordered: dict[relax.Var, relax.Expr] = {}
+
+        def visit(call: relax.Expr) -> None:
+            for argument in call.args if isinstance(call, Call) else ():
+                if isinstance(argument, relax.Var) and argument in known and argument not in ordered:
+                    visit(known[argument])
+                    ordered[argument] = known[argument]
+
+        visit(root)
+        return cls(root, ordered)
 
     @classmethod
     def of_function(cls, function: relax.Function) -> View:
@@ -169,6 +179,7 @@ class Operand:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The source's static shape."""
         return static_shape(self.source)
 
     def real(self) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Reports over plain data: summaries, layer tables, timelines, traces."""

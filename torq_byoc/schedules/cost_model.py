@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision
-from torq_byoc.schedules.traffic import TilingTable, Traffic
+from torq_byoc.schedules.traffic import Traffic
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,13 @@ class Cost:
 
 
 def estimate(
-    model: NodeModel, decision: NodeDecision, residency: Residency, weights: CostWeights, *, exact: bool = True
+    model: NodeModel,
+    decision: NodeDecision,
+    residency: Residency,
+    moved: Traffic,
+    weights: CostWeights,
+    *,
+    exact: bool = True,
 ) -> Cost:
     """Cycles, bytes and LRAM demand of a decision.
 
@@ -66,22 +73,24 @@ def estimate(
         model: the node.
         decision: what to price.
         residency: which operands are resident.
+        moved: its data movement (one row).
         weights: constants of the model.
         exact: ask the kernel for the slice cycles of every kind of tile; otherwise only for the full tile,
             and scale the smaller ones at the borders by their size.
     """
-    table = TilingTable(model, [decision.tile])
-    moved = table.traffic(decision.order, residency)
     slices = program_bytes = 0.0
     program_peak = parts = 0
     for extent, times in tile_kinds(model.shape, decision.tile):
-        known = extent if exact else decision.tile
-        tile = model.tile_cost(known, decision.split_axis, residency)
-        slices += times * tile.cycles * math.prod(extent) / math.prod(known)
+        if exact:
+            tile, share = model.tile_cost(extent, decision.split_axis, residency), 1.0
+        else:
+            tile = model.rough_cost(decision.tile, decision.split_axis, residency)
+            share = math.prod(extent) / math.prod(decision.tile)
+        slices += times * tile.cycles * share
         program_bytes += times * tile.program_bytes
         program_peak = max(program_peak, tile.program_bytes)
         parts += times * tile.jobs
-    cycles = float(pipeline(table, moved, weights, decision.buffers, slices, program_bytes, parts)[0])
+    cycles = float(pipeline(model.config, moved, weights, decision.buffers, slices, program_bytes, parts)[0])
     in_bytes = float(moved.in_bytes[0]) + program_bytes
     out_bytes = float(moved.out_bytes[0])
     word, rate = model.config.lram_word, model.config.dma_bytes_per_cycle
@@ -90,7 +99,7 @@ def estimate(
 
 
 def pipeline(
-    table: TilingTable,
+    config: NpuConfig,
     moved: Traffic,
     weights: CostWeights,
     buffers: int,
@@ -101,15 +110,15 @@ def pipeline(
     """Cycles of n tilings.
 
     Args:
-        table: the tilings.
-        moved: their data movement.
+        config: the machine.
+        moved: data movement of the tilings.
         weights: constants of the model.
         buffers: 2 overlaps the stages, 1 does not.
         slices: busy cycles of the slowest slice over all tiles.
         program_bytes: bytes of all slice programs, loaded for every tile.
         parts: slice jobs of all tiles.
     """
-    rate, tiles = table.model.config.dma_bytes_per_cycle, table.total
+    rate, tiles = config.dma_bytes_per_cycle, moved.tiles
     nss_bytes = weights.nss_bytes_a_start * (moved.loads + moved.stores + 2 * parts)
     dma_in = (moved.in_bytes + program_bytes + nss_bytes + weights.run_bytes * moved.runs) / rate
     dma_out = moved.out_bytes / rate

@@ -22,7 +22,7 @@ from torq_byoc.schedules.traffic import TilingTable, Traffic
 FREE = NodeOverride()
 _TILINGS = (100, 400, 1500, 4000)
 _PRICED = (6, 16, 128, 1 << 30)
-_FINALISTS = 3
+_FINALISTS = 4
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,10 @@ class NodeSpace:
 
     def smallest(self) -> Choice:
         """The decision with the least demand, whatever its cost: what an overflow report shows."""
-        decision = self._decision(int(np.argmin(self._demand)))
-        return self._exactly(replace(decision, split_axis=self._split_axes(decision)[0]))
+        index = int(np.argmin(self._demand))
+        decision = self._candidate(index)[0]
+        axis = None if self.fixed.split_axis is None else self.fixed.split_axis[0]
+        return self._exactly(index, replace(decision, split_axis=axis))
 
     def _list(self, tiles: list[tuple[int, ...]]) -> None:
         """Fill the sorted arrays of candidates: bound, demand, and what each one is."""
@@ -80,8 +82,10 @@ class NodeSpace:
         cuts = table.counts.max(axis=0).tolist()
         orders = [self.fixed.order] if self.fixed.order else candidates.orders(cuts, table.moves())
         bounds, demands, kinds = [], [], []
+        self._moved: dict[tuple[int, ...], Traffic] = {}
         for order in orders:
             moved = table.traffic(order, self.residency)
+            self._moved[order] = moved
             for buffers in (self.fixed.buffers,) if self.fixed.buffers else (2, 1):
                 bounds.append(self._bounds(table, moved, buffers))
                 demands.append(moved.demand(buffers))
@@ -99,48 +103,62 @@ class NodeSpace:
         whole = self.model.tile_cost(self.model.shape, None, self.residency)
         slices = whole.cycles / self.model.config.slices
         parts = table.total
-        return pipeline(table, moved, self.weights, buffers, slices, parts * (whole.program_bytes / whole.tasks), parts)
+        program = parts * (whole.program_bytes / whole.tasks)
+        return pipeline(self.model.config, moved, self.weights, buffers, slices, program, parts)
 
     def _search(self, available: int) -> Choice | None:
         """Price candidates roughly in the order of their bounds, then the best of them exactly."""
-        rough: list[tuple[tuple[float, float], NodeDecision]] = []
-        best = math.inf
-        for rank, index in enumerate(np.flatnonzero(self._demand <= available)):
-            if self._bound[index] > best or rank >= self._most_priced:
+        rough: list[tuple[tuple[float, float], int, NodeDecision]] = []
+        best, fitting = math.inf, 0
+        indices = [int(index) for index in np.flatnonzero(self._demand <= available)]
+        for index in indices:
+            if self._bound[index] > best or fitting >= self._most_priced:
                 break
-            priced = [choice for choice in self._roughly(int(index)) if choice.cost.demand <= available]
-            rough += [(choice.cost.rank, choice.decision) for choice in priced]
+            priced = [choice for choice in self._roughly(index) if choice.cost.demand <= available]
+            rough += [(choice.cost.rank, index, choice.decision) for choice in priced]
             best = min([best, *(choice.cost.cycles for choice in priced)])
+            fitting += bool(priced)
         exact: list[Choice] = []
-        for _, decision in sorted(rough, key=lambda entry: entry[0]):
-            choice = self._exactly(decision)
+        for _, index, decision in sorted(rough, key=lambda entry: entry[0]):
+            choice = self._exactly(index, decision)
             if choice.cost.demand <= available:
                 exact.append(choice)
             if len(exact) == _FINALISTS:
                 break
-        return min(exact, key=lambda choice: choice.cost.rank, default=None)
+        if not exact:
+            return self._unsplit(indices, available)
+        return min(exact, key=lambda choice: choice.cost.rank)
+
+    def _unsplit(self, indices: list[int], available: int) -> Choice | None:
+        """The last resort in little memory: one slice, with one program at a time."""
+        if self.fixed.split_axis is None:
+            for index in indices:
+                choice = self._exactly(index, self._candidate(index)[0])
+                if choice.cost.demand <= available:
+                    return choice
+        return None
 
     def _roughly(self, index: int) -> list[Choice]:
         """A candidate with each split axis worth trying."""
         if index not in self._rough:
-            decision = self._decision(index)
+            decision, moved = self._candidate(index)
             options = [replace(decision, split_axis=axis) for axis in self._split_axes(decision)]
-            self._rough[index] = [
-                Choice(option, estimate(self.model, option, self.residency, self.weights, exact=False))
-                for option in options
-            ]
+            self._rough[index] = [self._priced(option, moved, exact=False) for option in options]
         return self._rough[index]
 
-    def _exactly(self, decision: NodeDecision) -> Choice:
+    def _exactly(self, index: int, decision: NodeDecision) -> Choice:
         if decision not in self._exact:
-            self._exact[decision] = Choice(decision, estimate(self.model, decision, self.residency, self.weights))
+            self._exact[decision] = self._priced(decision, self._candidate(index)[1], exact=True)
         return self._exact[decision]
 
-    def _decision(self, index: int) -> NodeDecision:
-        """The candidate's decision, split axis still open."""
+    def _priced(self, decision: NodeDecision, moved: Traffic, *, exact: bool) -> Choice:
+        return Choice(decision, estimate(self.model, decision, self.residency, moved, self.weights, exact=exact))
+
+    def _candidate(self, index: int) -> tuple[NodeDecision, Traffic]:
+        """A candidate's decision, split axis still open, and its data movement."""
         kind, tile = divmod(int(self._which[index]), len(self._tiles))
         order, buffers = self._kinds[kind]
-        return NodeDecision(tuple(self._tiles[tile]), tuple(order), None, buffers)
+        return NodeDecision(tuple(self._tiles[tile]), tuple(order), None, buffers), self._moved[order].row(tile)
 
     def _split_axes(self, decision: NodeDecision) -> list[int | None]:
         if self.fixed.split_axis is not None:

@@ -116,7 +116,8 @@ class NodeModel:
         self._whole_regions = [self._input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
         self.streams = self._streams(packed)
         self._cuts: dict[tuple[int, int, int], Cut] = {}
-        self._costs: dict[tuple[tuple[int, ...], int | None, Residency], SliceCost] = {}
+        self._costs: dict[tuple[tuple[int, ...], int | None, Residency | None], SliceCost] = {}
+        self._planar = False
 
     def layout(self, index: int) -> Layout:
         """How the kernel wants a tensor input's tile (index into ``tensor_inputs``)."""
@@ -163,7 +164,7 @@ class NodeModel:
             split_axis: axis along which it is divided between the slices.
             residency: resident operands are walked with the strides of the whole tensor.
         """
-        key = (tuple(extent), split_axis, residency)
+        key = (tuple(extent), split_axis, self._strides_matter(extent, residency))
         if key not in self._costs:
             tile = Region((0,) * len(self.shape), tuple(extent))
             step = 0 if split_axis is None else self.steps[split_axis]
@@ -171,8 +172,27 @@ class NodeModel:
             jobs = []
             for part in split_between_slices(tile, split_axis, step, self.config.slices):
                 jobs.append(self.kernel.tasks(self.graph, self.node, self.config, part, *placements))
+            self._planar = self._planar or any(task.plane is not None for tasks in jobs for task in tasks)
             self._costs[key] = _slice_cost(jobs)
         return self._costs[key]
+
+    def rough_cost(self, extent: Sequence[int], split_axis: int | None, residency: Residency) -> SliceCost:
+        """Like ``tile_cost``; operators without a plane or products take the whole output's cost by size."""
+        whole = self.tile_cost(self.shape, None, residency)
+        if self._planar or self.kernel.macs(self.graph, self.node):
+            return self.tile_cost(extent, split_axis, residency)
+        tile = Region((0,) * len(self.shape), tuple(extent))
+        step = 0 if split_axis is None else self.steps[split_axis]
+        parts = split_between_slices(tile, split_axis, step, self.config.slices)
+        cycles = math.ceil(whole.cycles * max(part.size for part in parts) / math.prod(self.shape))
+        return SliceCost(cycles, len(parts), len(parts) * whole.tasks, len(parts) * whole.program_bytes)
+
+    def _strides_matter(self, extent: Sequence[int], residency: Residency) -> Residency | None:
+        """The residency as far as it changes slice cycles.
+
+        Planar kernels walk each row by its pitch, so only tiles of cut rows see whose strides they have.
+        """
+        return None if self._planar and extent[-1] == self.shape[-1] else residency
 
     def _streams(self, packed: Sequence[PackedConstant]) -> tuple[Stream, ...]:
         streams = []

@@ -7,7 +7,8 @@ from typing import Any
 
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import Layout, Region
+from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.windows import window_axes
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import NodeDecision
@@ -17,6 +18,8 @@ from torq_byoc.schedules.tensor_expressions import define
 from torq_byoc.schedules.tiles import Tile, output_regions, split_between_slices
 from torq_byoc.schedules.tir_schedule import apply_decision
 
+WINDOW_OPS = ("conv2d", "maxpool", "sumpool")
+ENTRY_OPS = ("act", "scale_rows")
 _CACHE_ENTRIES = 4096
 _read_back: dict[Hashable, tuple[Transfer, ...]] = {}
 
@@ -51,30 +54,46 @@ def tiles_of(graph: OpGraph, node: Node, model: NodeModel, decision: NodeDecisio
     tiles = []
     for output in output_regions(model.shape, decision):
         inputs = []
-        for index, position in enumerate(model.inputs):
+        for position in model.inputs:
             region = loads[f"input{position}"].region(output, decision.tile)
-            region = settle(region, graph.tensors[node.inputs[position]].shape, model.layout(index), model.config)
-            inputs.append(region)
+            inputs.append(settle(graph, node, position, region, model.config))
         _check_cover(node, output, tuple(inputs), model.input_regions(output))
         parts = split_between_slices(output, axis, step, model.config.slices)
         tiles.append(Tile(output, tuple(inputs), parts))
     return tuple(tiles)
 
 
-def settle(region: Region, shape: tuple[int, ...], layout: Layout, config: NpuConfig) -> Region:
-    """A region as it is loaded: at least one element along every axis, starting at a stride phase.
+def settle(graph: OpGraph, node: Node, position: int, region: Region, config: NpuConfig) -> Region:
+    """A region of an input as the machine loads it.
 
-    Strides beyond what the plane logic walks are folded into phases, of which only whole ones can be read.
+    The lanes of a window operator walk a plane of at least one element.  Bias/scale entries are loaded
+    whole, whichever half is used.  For other operators a tile that reads nothing along one axis reads
+    nothing at all.
     """
-    phases = (1,) * (len(shape) - 2) + layout.phases if len(shape) > 1 else (1,) * len(shape)
-    bounds = []
-    for start, extent, size, phase in zip(region.start, region.extent, shape, phases, strict=True):
-        first = min(start, size - 1)
+    if node.op in WINDOW_OPS and position == 0:
+        return _window(graph, node, region, config)
+    if not region.size:
+        return Region((0,) * len(region.start), (0,) * len(region.start))
+    if node.op in ENTRY_OPS and position == 1:
+        width = graph.tensors[node.inputs[1]].shape[-1]
+        return Region((*region.start[:-1], 0), (*region.extent[:-1], width))
+    return region
+
+
+def _window(graph: OpGraph, node: Node, region: Region, config: NpuConfig) -> Region:
+    """A window's region from a stride phase on; strides beyond what the plane logic walks are folded into
+    phases, of which only whole ones can be read."""
+    shape = graph.tensors[node.inputs[0]].shape
+    kernel = node.attrs.get("kernel") or graph.tensors[node.inputs[1]].shape[2:]
+    bounds = list(zip(region.start, region.extent, strict=True))
+    for axis, window in zip((2, 3), window_axes(graph, node, tuple(kernel)), strict=True):
+        start, extent = bounds[axis]
+        first = min(start, shape[axis] - 1)
         end = max(start + extent, first + 1)
-        first -= first % phase
-        if phase > max(config.limits.conv_strides):
-            end = min(-(-end // phase) * phase, size)
-        bounds.append((first, end - first))
+        first -= first % window.stride
+        if window.stride > max(config.limits.conv_strides):
+            end = min(-(-end // window.stride) * window.stride, shape[axis])
+        bounds[axis] = (first, end - first)
     return Region(tuple(first for first, _ in bounds), tuple(extent for _, extent in bounds))
 
 

@@ -11,7 +11,7 @@ After, for tiles of 8 channels x 4 rows::
     for c_0, y_0:                                   # "torq.tile_loop"
         input0_global.lram[...] = input0[...]       # "torq.load"
         input1_global.lram[...] = input1[...]       # "torq.load"
-        padded, accumulator, result                 # in scope global.lram
+        padded, accumulator, result                 # plane logic, partials, ACT: never in memory
         result[...] = result_global.lram[...]       # "torq.store"
 
 The scheduled function computes what the unscheduled one does, so it can be compiled for the CPU and compared.
@@ -56,7 +56,7 @@ def apply_decision(func: Any, decision: NodeDecision) -> Any:
     innermost = _tile_loops(schedule, result, decision)
     for block in reversed(producers):
         schedule.compute_at(block, innermost)
-        schedule.set_scope(block, 0, LRAM)
+        schedule.set_scope(block, 0, f"global.{schedule.get(block).name_hint}")
     for block in (*producers, result):
         _load_inputs(schedule, block, innermost, decision.buffers)
     store = schedule.cache_write(result, 0, LRAM)

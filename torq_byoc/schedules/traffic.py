@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Traffic:
         in_bytes, out_bytes: operand and result bytes through DMA, programs not counted.
         first_in, last_out: bytes of the first tile's loads and of the last tile's store.
         loads, stores: transfers, programs not counted.
+        tiles: tiles of the node.
         runs: contiguous pieces in XRAM beyond whole rows, both ways.
         single, double: LRAM bytes of operand and output tiles with one buffer and with two; residents and
             programs not counted.
@@ -34,6 +35,7 @@ class Traffic:
     last_out: np.ndarray
     loads: np.ndarray
     stores: np.ndarray
+    tiles: np.ndarray
     runs: np.ndarray
     single: np.ndarray
     double: np.ndarray
@@ -41,6 +43,10 @@ class Traffic:
     def demand(self, buffers: int) -> np.ndarray:
         """LRAM bytes at a buffering depth."""
         return self.single if buffers == 1 else self.double
+
+    def row(self, index: int) -> Traffic:
+        """The traffic of one of the tilings."""
+        return Traffic(*(getattr(self, column.name)[index : index + 1] for column in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class TilingTable:
             part = self._words(self.tiles.prod(axis=1) * self.model.element)
             single += part
             double += part * np.minimum(2, self.total)
-        return Traffic(in_bytes, out_bytes, first_in, last_out, loads, stores, runs, single, double)
+        return Traffic(in_bytes, out_bytes, first_in, last_out, loads, stores, self.total, runs, single, double)
 
     def stream(self, index: int, order: Sequence[int]) -> StreamTraffic:
         """Loads of one operand under a loop order."""

@@ -16,6 +16,7 @@ from torq_byoc.frontend.validator.quantization import check_quantization
 from torq_byoc.frontend.validator.size import check_size
 from torq_byoc.frontend.validator.structure import check_structure
 from torq_byoc.frontend.validator.tensors import check_tensors
+from torq_byoc.frontend.validator.text import check_text
 
 __all__ = ["check_semantics", "validate"]
 
@@ -30,6 +31,7 @@ def validate(model: onnx.ModelProto) -> None:
         UnsupportedOpError: operators that do not exist, all of them at once.
     """
     check_size(model)
+    check_text(model)
     check_tensors(model)
     check_structure(model)
     check_operators(model)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx
 
 from torq_byoc.errors import ShapeError
-from torq_byoc.frontend.graph import array_of, attribute, constant_tensors, default_opset, describe
+from torq_byoc.frontend.graph import DEFAULT_DOMAINS, array_of, attribute, constant_tensors, default_opset, describe
 from torq_byoc.frontend.shapes import known_shapes
 
 _QUANTIZE = ("QuantizeLinear", "DequantizeLinear")
@@ -22,7 +22,9 @@ def check_axes(model: onnx.ModelProto) -> None:
     shapes = known_shapes(model)
     opset = default_opset(model)
     for node in model.graph.node:
-        if not node.input or node.op_type in _QUANTIZE or node.input[0] not in shapes:
+        if node.domain not in DEFAULT_DOMAINS or not node.input or node.op_type in _QUANTIZE:
+            continue
+        if node.input[0] not in shapes:
             continue
         axes = _axes(node, constants)
         rank = len(shapes[node.input[0]]) + (len(axes) if node.op_type == "Unsqueeze" else 0)

@@ -7,8 +7,6 @@ bf16 input: a recipe a function, see ``float_activation``.
 
 from __future__ import annotations
 
-from functools import partial
-
 from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.npu_model.dtypes import DType
@@ -50,7 +48,7 @@ def lower(
         return float_activation.RECIPES[function](e, x, **attributes)
     if function in piecewise_integer.RECIPES:
         return piecewise_integer.RECIPES[function](e, x, out, **attributes)
-    return integer_activation.lower(e, x, partial(functions.evaluate, function, **attributes), out)
+    return integer_activation.lower(e, x, lambda v: functions.evaluate(function, v, **attributes), out)
 
 
 def supports(function: str, dtype: DType) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import Rescale, TensorInfo
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.relay_patterns.composites.fixed_point import float_rescale, integer_rescale
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
@@ -41,7 +43,7 @@ class Emitter:
         shape: Sequence[int] | None = None,
         rescale: Rescale | None = None,
         out: QuantParams | None = None,
-        **attrs: object,
+        **attrs: Any,
     ) -> str:
         """Append any node; the shape is the inputs' broadcast shape unless given."""
         if shape is None:
@@ -72,11 +74,16 @@ class Emitter:
             amounts = self.constant(pair, f"{mode.lower()}{amounts}")
         return self.emit("act", [x, amounts], dtype, shape=shape, rescale=integer_rescale(), mode=mode)
 
-    def pairs(self, values: str) -> str:
-        """int32[..., 2] of (0, value): run-time entries for ``shift`` and ``scale_rows``."""
+    def pairs(self, values: str, weights: tuple[int, int] = (0, 1), offsets: tuple[int, int] = (0, 0)) -> str:
+        """Run-time (bias, scale) entries for ``shift`` and ``scale_rows``: value * weights + offsets, int32[..., 2]."""
         column = self.reshape(values, (*self.info(values).shape, 1))
-        selector = np.array([0, 1], np.int8).reshape((1,) * len(self.info(values).shape) + (2,))
-        return self.mul(column, self.constant(selector, "pair"), DType.INT32, integer_rescale())
+        selector = np.array(weights, np.int8).reshape((1,) * len(self.info(values).shape) + (2,))
+        rescale = Rescale(np.array(offsets, np.int32), np.ones(2, np.int32), axis=-1, sum_bits=48)
+        return self.mul(column, self.constant(selector, "pair"), DType.INT32, rescale)
+
+    def broadcast(self, x: str, shape: Sequence[int]) -> str:
+        """x repeated to a shape."""
+        return x if self.info(x).shape == tuple(shape) else self.emit("broadcast", [x], self.info(x).dtype, shape=shape)
 
     def table(
         self,
@@ -90,7 +97,7 @@ class Emitter:
         out: QuantParams | None = None,
     ) -> str:
         """One look-up a value: ``index`` maps x to its position, ``zero_point`` and ``clip`` act on the entry."""
-        attrs = {"table": table, "out_zero_point": zero_point, "clip_min": clip[0], "clip_max": clip[1]}
+        attrs: dict[str, Any] = {"table": table, "out_zero_point": zero_point, "clip_min": clip[0], "clip_max": clip[1]}
         return self.emit("table", [x], dtype, rescale=index, out=out, **attrs)
 
     def mul(
@@ -127,6 +134,11 @@ class Emitter:
         shape[axis] = 1
         rescale = rescale or self.plain(x)
         return self.emit("reduce", [x], dtype, shape=shape, rescale=rescale, kind=kind, axes=(axis,), keepdims=True)
+
+    def to_codes(self, x: str, out: QuantParams) -> str:
+        """Float x, already in units of output codes, rounded to codes: ties to even, then the zero point."""
+        rescale = replace(float_rescale(), zero_point=out.zero_point, rounding=Rounding.NTE)
+        return self.act(x, out.dtype, rescale, mode="F2I", out=out)
 
     def reshape(self, x: str, shape: Sequence[int]) -> str:
         """The same elements under another shape."""

@@ -6,6 +6,8 @@ bf16 pattern doubles the value.  Functions are computed on patterns where that i
 
 from __future__ import annotations
 
+import math
+
 import ml_dtypes
 import numpy as np
 
@@ -40,8 +42,12 @@ def to_bf16(value: float) -> float:
 
 
 def split_bf16(value: float) -> tuple[float, float]:
-    """A real as the sum of two bf16 numbers (16 significant bits together)."""
-    high = to_bf16(value)
+    """A real as the sum of two bf16 numbers of the same sign (15 significant bits together).
+
+    With one sign, x * first + x * second is infinite, not NaN, for infinite x.
+    """
+    below = math.floor(bf16_pattern(np.array(abs(value))))
+    high = math.copysign(float(bf16_of_pattern(np.array(below))), value)
     return high, to_bf16(value - high)
 
 

@@ -25,11 +25,16 @@ from torq_byoc.relay_patterns.composites.float_bits import (
     bf16_pattern,
     split_bf16,
 )
-from torq_byoc.relay_patterns.composites.float_table import FixedPoint, magic
+from torq_byoc.relay_patterns.composites.float_table import FP32_MANTISSA, FixedPoint, magic
 
 LOG_FRACTION = 16
 """Fraction bits of a base-2 logarithm in int32."""
 EXP_FRACTION = 14
+"""Fraction bits of a base-2 exponent in int32."""
+EXP_LIMIT = 130.0
+"""Base-2 exponents past this are certain to under- or overflow."""
+EXP_RANGE = 2.0 ** (FP32_MANTISSA - 1 - EXP_FRACTION)
+"""Fixed point of EXP_FRACTION bits holds magnitudes up to this."""
 MANTISSA_BITS = 7
 ROOT_BITS = 8
 ONE = EXPONENT_BIAS * BINADE
@@ -77,7 +82,7 @@ def log(e: Emitter, x: str) -> str:
 
 def exp(e: Emitter, x: str) -> str:
     """exp(x) over the whole range of bf16: 0 below 2**-126, infinity above 2**128."""
-    constant, fixed = magic(2.0 ** (FP32_LIMIT_BITS))
+    constant, fixed = magic(EXP_RANGE)
     clip = (constant - EXP_LIMIT, constant + EXP_LIMIT)
     scaled = e.sum2(x, x, split_bf16(math.log2(math.e)), DType.FP32, float_rescale(constant, clip=clip))
     return _exp2(e, e.bitcast(scaled, DType.INT32), fixed)
@@ -90,11 +95,6 @@ def power(e: Emitter, x: str, exponent: float) -> str:
     factor = math.ldexp(exponent, EXP_FRACTION - LOG_FRACTION)
     scaled = e.act(logarithm, DType.INT32, integer_rescale(factor, clip=(-limit, limit), where=e.origin))
     return _exp2(e, scaled, FixedPoint(0, EXP_FRACTION))
-
-
-FP32_LIMIT_BITS = 22 - EXP_FRACTION
-EXP_LIMIT = 130.0
-"""Base-2 exponents past this are certain to under- or overflow."""
 
 
 def _exp2(e: Emitter, x: str, fixed: FixedPoint) -> str:
@@ -126,8 +126,8 @@ def _root(e: Emitter, x: str, function: Callable[[np.ndarray], np.ndarray], slop
     """A function whose pattern is slope * pattern / 2 plus a correction of the low 8 bits."""
     low = np.arange(-(1 << (ROOT_BITS - 1)), 1 << (ROOT_BITS - 1))
     offset = _root_pattern(0, function)
-    entries = [2 * (_root_pattern(ONE + BINADE + int(bits), function) - offset) for bits in low]
-    entries = np.array(entries) - slope * (ONE + BINADE + low)
+    results = np.array([_root_pattern(ONE + BINADE + int(bits), function) for bits in low])
+    entries = 2 * (results - offset) - slope * (ONE + BINADE + low)
     middle = int(np.rint(entries.mean()))
     bits = e.bitcast(x, DType.INT16)
     correction = _correction(e, bits, ROOT_BITS, entries - middle)

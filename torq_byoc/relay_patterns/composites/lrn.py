@@ -26,8 +26,6 @@ FLOAT_BINADES = 32
 """The bf16 denominator is resolved from ``bias`` up to 2**31 times that."""
 NARROW_RATIO = 2.0
 """Largest ratio of the sum's part of the denominator to ``bias`` for which a linear table is good."""
-CODE_LIMIT = 2.0**16
-"""Bound of output codes in fixed point."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,7 @@ def _narrow(
 def _wide(
     e: Emitter, x: str, square: str, lrn: Lrn, weight: float, largest: int, source: QuantParams, out: QuantParams
 ) -> str:
-    """The gain spans orders of magnitude: bias / weight + sum as a float, a table of its bit pattern.
-
-    The last product leaves the code in the low bits of an fp32 sum (see ``float_table``).
-    """
+    """The gain spans orders of magnitude: bias / weight + sum as a float, a table of its bit pattern."""
     offset = lrn.bias / weight
     headroom = max(0, 30 - math.ceil(math.log2(largest + offset)))
     total = _window_sum(e, square, lrn.size, DType.INT32, integer_rescale(1 << headroom))
@@ -124,10 +119,7 @@ def _wide(
         binades,
     )
     value = e.act(x, DType.BF16, integer_rescale(bias=-source.zero_point), mode="I2F")
-    constant, fixed = float_table.magic(CODE_LIMIT)
-    product = e.mul(value, gain, DType.FP32, float_rescale(constant))
-    codes = integer_rescale(2.0**-fixed.fraction_bits, bias=-fixed.offset, zero_point=out.zero_point)
-    return e.act(e.bitcast(product, DType.INT32), out.dtype, codes, out=out)
+    return e.to_codes(e.mul(value, gain, DType.FP32), out)
 
 
 def _window_sum(e: Emitter, x: str, size: int, dtype: DType, rescale: Rescale) -> str:

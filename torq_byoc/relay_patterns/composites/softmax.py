@@ -1,4 +1,4 @@
-"""Softmax and log-softmax over any axis.
+"""Softmax over any axis.
 
 Integer, with d = x - max(x) <= 0 per row:
 
@@ -65,8 +65,9 @@ def lower(builder: GraphBuilder, x: str, axis: int, out: QuantParams | None, ori
     e = Emitter(builder, origin)
     axis %= len(e.info(x).shape)
     if out is None:
-        powers, total = float_exponentials(e, x, axis)
-        return e.mul(powers, float_table.lower_binades(e, total, np.reciprocal, 0, _binades(e, x, axis)), DType.BF16)
+        _, powers, total = float_exponentials(e, x, axis)
+        binades = sum_binades(e.info(x).shape[axis])
+        return e.mul(powers, float_table.lower_binades(e, total, np.reciprocal, 0, binades), DType.BF16)
     row = e.info(x).shape[axis]
     if row > MAX_ROW:
         raise UnsupportedOpError(
@@ -92,7 +93,7 @@ def integer_exponentials(e: Emitter, x: str, axis: int, need_residues: bool, nee
     source = quantization(e, x)
     row = e.info(x).shape[axis]
     narrow = source.dtype.size == 1
-    difference = e.sum2(x, e.reduce(x, "max", axis, source.dtype), (1, -1), DType.INT16 if narrow else DType.INT32)
+    difference = _differences(e, x, axis)
     main, rest, bits = _exact_tables(source.scale) if narrow else _fitted_tables(source.scale)
     index = tables.exact_index(-255) if narrow else _wide_index(source.scale)
     headroom = max(0, min(8, int(math.log2((2**31 - 1) / (row * UNIT)))))
@@ -107,20 +108,31 @@ def integer_exponentials(e: Emitter, x: str, axis: int, need_residues: bool, nee
     return exponentials, RowSum(total, UNIT << headroom, headroom)
 
 
-def float_exponentials(e: Emitter, x: str, axis: int) -> tuple[str, str]:
-    """exp(x - max) in bf16 and its fp32 row sums."""
+def _differences(e: Emitter, x: str, axis: int) -> str:
+    """x - max: as a bias of the row where lanes share a row, else by a subtraction."""
+    info = e.info(x)
+    wide = DType.INT16 if info.dtype.size == 1 else DType.INT32
+    maximum = e.reduce(x, "max", axis, info.dtype)
+    if math.prod(info.shape[axis + 1 :]) > 1:
+        return e.sum2(x, e.broadcast(maximum, info.shape), (1, -1), wide)
+    negated = e.pairs(maximum, (-1, 0), (0, 1))
+    return e.emit("scale_rows", [x, negated], wide, shape=info.shape, rescale=Rescale(np.zeros(1, np.int32)))
+
+
+def float_exponentials(e: Emitter, x: str, axis: int) -> tuple[str, str, str]:
+    """Row maxima (bf16), exp(x - max) (bf16), and its row sums (fp32)."""
     span = -EXP_RANGE.low
     constant, fixed = float_table.magic(span)
     maximum = e.reduce(x, "max", axis, DType.BF16)
-    shifted = e.sum2(x, maximum, (1.0, -1.0), DType.FP32, float_rescale(constant))
+    repeated = e.broadcast(maximum, e.info(x).shape)
+    shifted = e.sum2(x, repeated, (1.0, -1.0), DType.FP32, float_rescale(constant))
     powers = float_table.lower_fixed(e, e.bitcast(shifted, DType.INT32), fixed, np.exp, EXP_RANGE)
-    return powers, e.reduce(powers, "sum", axis, DType.FP32)
+    return maximum, powers, e.reduce(powers, "sum", axis, DType.FP32)
 
 
-def _binades(e: Emitter, x: str, axis: int) -> int:
-    """A power of two of binades that covers sums from 1 to the row's length."""
-    needed = math.log2(e.info(x).shape[axis]) + 1.0
-    return 1 << max(0, math.ceil(math.log2(needed)))
+def sum_binades(row: int) -> int:
+    """A power of two of binades that covers sums of ``row`` numbers up to 1, the largest of them 1."""
+    return 1 << max(0, math.ceil(math.log2(math.log2(row) + 1.0)))
 
 
 def _exact_tables(scale: float) -> tuple[np.ndarray, np.ndarray, int]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.numerics import round_bf16, saturate, scaled, table_lookup
+from torq_byoc.npu_model.numerics import rescale, round_bf16, saturate, table_lookup
 from torq_byoc.relay_patterns.composites import tables
 from torq_byoc.relay_patterns.composites.float_bits import BINADE, EXPONENT_BIAS, bf16_pattern
 
@@ -65,9 +65,9 @@ def fixed_positions(constant: float, index: Rescale) -> Callable[[np.ndarray], n
     """Positions that ``float_table`` looks up for bf16 numbers: the fp32 sum with ``constant``, read as an integer."""
 
     def positions_of(x: np.ndarray) -> np.ndarray:
-        integer = (x.astype(np.float32) + np.float32(constant)).view(np.int32).astype(np.int64)
-        values = scaled(integer + int(index.bias[0]), index.scale, index.shift, index.rounding)
-        return saturate(values, DType.INT16).astype(np.int64)
+        integer = (x.astype(np.float32) + np.float32(constant)).view(np.int32)
+        found = rescale(integer, index.bias, index.scale, index.shift, index.rounding, out=DType.INT16)
+        return found.astype(np.int64)
 
     return positions_of
 

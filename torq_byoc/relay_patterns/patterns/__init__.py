@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from torq_byoc.relay_patterns.patterns import conv, dense, elementwise, movement, pooling, reduction, unary
+from torq_byoc.relay_patterns.patterns import (
+    activation,
+    conv,
+    dense,
+    division,
+    elementwise,
+    movement,
+    normalization,
+    pooling,
+    reduction,
+    softmax,
+    unary,
+)
 from torq_byoc.relay_patterns.registry import Pattern, Precision
 
 PATTERNS: tuple[Pattern, ...] = (
     *conv.PATTERNS,
     *dense.PATTERNS,
+    *normalization.PATTERNS,
+    *softmax.PATTERNS,
     *pooling.PATTERNS,
     *reduction.PATTERNS,
     *unary.PATTERNS,
+    *activation.CHAIN_PATTERNS,
+    *division.PATTERNS,
     *elementwise.PATTERNS,
+    *activation.PATTERNS,
     *movement.PATTERNS,
 )
 

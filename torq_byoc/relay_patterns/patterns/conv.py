@@ -67,7 +67,7 @@ def _layout_reasons(view: View) -> list[str]:
 
 
 def check_quantized(view: View) -> list[str]:
-    """Data quantized per tensor; weights constant, 8 bits, symmetric or within 8 bits once centred; bias per channel."""
+    """Data quantized per tensor; weights constant, at most 16 bits without their zero point; one bias a channel."""
     conv = view.require("nn.conv2d", "nn.conv1d")
     weight = view.operand(conv.args[1])
     return (

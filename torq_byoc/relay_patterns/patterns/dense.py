@@ -52,9 +52,7 @@ def check_quantized(view: View) -> list[str]:
 def check_float(view: View) -> list[str]:
     """All float32; operands of rank 2 or more; bias one value a column."""
     matmul = view.require("matmul")
-    return (
-        _rank_reasons(matmul) or float_reasons(view) + bias_of(view, matmul, channel_axis=-1).reasons
-    )
+    return _rank_reasons(matmul) or float_reasons(view) + bias_of(view, matmul, channel_axis=-1).reasons
 
 
 def lower_quantized(low: Lowering) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tvm.ir import Call
 from tvm.relax.dpl import DFPattern, wildcard
-
-import numpy as np
 
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.relay_patterns.arithmetic import float_rescale, requantization, weight_pair, wide_sum
@@ -47,10 +46,13 @@ def check_quantized(view: View) -> list[str]:
 
 
 def check_float(view: View) -> list[str]:
-    """All float32, not both constant."""
+    """All float32; no scalar constant operand (that is an affine map) and not two constant ones."""
     _, left, right = _operands(view)
-    both = ["both operands are constant"] if left.constant is not None and right.constant is not None else []
-    return both + float_reasons(view)
+    constants = [operand.constant for operand in (left, right) if operand.constant is not None]
+    reasons = ["both operands are constant"] if len(constants) == 2 else []
+    if any(constant.size == 1 for constant in constants) and left.shape != right.shape:
+        reasons.append("it is an affine map of one tensor")
+    return reasons + float_reasons(view)
 
 
 def _coded(low: Lowering, operand: Operand, expr: object) -> tuple[str, QuantParams]:

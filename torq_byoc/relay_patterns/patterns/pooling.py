@@ -9,7 +9,8 @@ from tvm.ir import Call
 from tvm.relax.dpl import DFPattern, wildcard
 
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.affine import Affine, lower_float as affine_float
+from torq_byoc.relay_patterns import affine
+from torq_byoc.relay_patterns.affine import Affine
 from torq_byoc.relay_patterns.arithmetic import float_rescale, requantization, wide_sum
 from torq_byoc.relay_patterns.legality import float_reasons, int_attr, quantized_reasons
 from torq_byoc.relay_patterns.lowering import Lowering, ints, quant_of
@@ -154,7 +155,7 @@ def lower_float(low: Lowering) -> str:
     total = _emit(low, call, "sumpool", window.attrs(0.0), DType.BF16, float_rescale())
     counts = window.counts(_includes_pads(call))
     if np.all(counts == counts[0]):
-        return affine_float(low, total, Affine().scaled(1.0 / float(counts[0])).clipped(*low.bounds()))
+        return affine.lower_float(low, total, Affine().scaled(1.0 / float(counts[0])).clipped(*low.bounds()))
     shape = static_shape(call)
     reciprocal = low.constant((1.0 / counts).astype(np.float32).reshape((1,) * 2 + shape[2:]))
     return low.emit("mul", [total, reciprocal], shape, DType.BF16, rescale=float_rescale(bounds=low.bounds()))

@@ -8,7 +8,8 @@ from tvm.ir import Call
 from tvm.relax.dpl import DFPattern, wildcard
 
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.affine import Affine, lower_float as affine_float
+from torq_byoc.relay_patterns import affine
+from torq_byoc.relay_patterns.affine import Affine
 from torq_byoc.relay_patterns.arithmetic import float_rescale, requantization, wide_sum
 from torq_byoc.relay_patterns.legality import float_reasons, int_attr, quantized_reasons
 from torq_byoc.relay_patterns.lowering import Lowering, ints, quant_of
@@ -90,7 +91,7 @@ def lower_float(low: Lowering) -> str:
     total = low.emit("reduce", [data], shape, DType.BF16, attrs=_attrs(call), rescale=rescale)
     if not mean:
         return total
-    return affine_float(low, total, Affine().scaled(1.0 / _elements(call)).clipped(*low.bounds()))
+    return affine.lower_float(low, total, Affine().scaled(1.0 / _elements(call)).clipped(*low.bounds()))
 
 
 PATTERNS = (

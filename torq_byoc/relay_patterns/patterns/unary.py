@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from tvm import relax
 from tvm.ir import Call
-from tvm.relax.dpl import DFPattern, is_op, wildcard
+from tvm.relax.dpl import DFPattern, is_op
 
 from torq_byoc.relay_patterns import affine
 from torq_byoc.relay_patterns.affine import Affine

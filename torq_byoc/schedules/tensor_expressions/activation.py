@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.schedules.tensor_expressions.arithmetic import ActStage, clip_float, integer, saturate, widen, wrap
-from torq_byoc.schedules.tensor_expressions.broadcasting import broadcast_element
 from torq_byoc.schedules.tensor_expressions.definition import RESULT, Operands, defines
 
 _SHIFTS = ("LSL", "LSR", "ASR")
@@ -30,7 +30,7 @@ def act(graph: OpGraph, node: Node, operands: Operands) -> Any:
         if mode == "CLZ":
             return stage.narrow(_leading_zeros(wrap(value, 32)))
         if mode in _SHIFTS:
-            places = broadcast_element(operands.inputs[1], index).astype("int64") & integer(63)
+            places = _amount(operands.inputs[1], index).astype("int64") & integer(63)
             return stage.narrow(_shifted(mode, wrap(value, 32), places, rounding))
         total = _MODES[mode](stage.biased(value, index))
         if mode == "I2F":
@@ -66,6 +66,13 @@ def table(graph: OpGraph, node: Node, operands: Operands) -> Any:
         return saturate(value + zero_point, stage.out, low, high)
 
     return te.compute(stage.shape, looked_up, name=RESULT)
+
+
+def _amount(entries: Any, index: Sequence[Any]) -> Any:
+    """The shift amount of an output element: the scale slot of its bias/scale entry."""
+    leading = [int(extent) for extent in entries.shape[:-1]]
+    own = index[len(index) - len(leading) :]
+    return entries(*(0 if extent == 1 else i for extent, i in zip(leading, own, strict=True)), 1)
 
 
 def _absolute(value: Any) -> Any:

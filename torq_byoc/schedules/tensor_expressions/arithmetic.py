@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
+from torq_byoc.kernels.rescaling import act_config
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.npu_model.numerics import clip_bounds
@@ -41,6 +42,7 @@ class ActStage:
         operands: placeholders of bias and scale.
         shape, out: shape and type of the output.
         is_float: accumulators are floats.
+        sum_bits: width of the combined sum.
     """
 
     rescale: Rescale | None
@@ -48,12 +50,14 @@ class ActStage:
     shape: tuple[int, ...]
     out: DType
     is_float: bool
+    sum_bits: int
 
     @classmethod
     def of(cls, graph: OpGraph, node: Node, operands: Operands) -> ActStage:
         """The ACT stage of a node; its first input says whether accumulators are floats."""
-        info = graph.tensors[node.output]
-        return cls(node.rescale, operands, info.shape, info.dtype, graph.tensors[node.inputs[0]].dtype.is_float)
+        info, types = graph.tensors[node.output], [graph.tensors[name].dtype for name in node.inputs]
+        bits = act_config(node.rescale, *types).sum_bits
+        return cls(node.rescale, operands, info.shape, info.dtype, types[0].is_float, bits)
 
     @property
     def clip(self) -> tuple[float, float]:
@@ -69,9 +73,8 @@ class ActStage:
         if self.is_float:
             total = acc.astype("float32")
             return total if self.rescale is None else total + self._entry(self.operands.bias, index).astype("float32")
-        if self.rescale is None:
-            return wrap(acc, 32)
-        return wrap(acc, self.rescale.sum_bits) + self._entry(self.operands.bias, index).astype("int64")
+        total = wrap(acc, self.sum_bits)
+        return total if self.rescale is None else total + self._entry(self.operands.bias, index).astype("int64")
 
     def scaled(self, total: Any, index: Sequence[Any]) -> Any:
         """Scale and rounding shift of an int64 total."""

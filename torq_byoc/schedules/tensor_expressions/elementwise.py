@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.sum_plan import weights_as_seen
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.schedules.tensor_expressions.arithmetic import ActStage, widen
+from torq_byoc.npu_model.isa import Rounding
+from torq_byoc.schedules.tensor_expressions.arithmetic import ActStage, scaled, widen, wrap
 from torq_byoc.schedules.tensor_expressions.broadcasting import broadcast_element
 from torq_byoc.schedules.tensor_expressions.definition import RESULT, Operands, defines
 
@@ -17,7 +19,8 @@ Combine = Callable[[Any, Any], Any]
 @defines("sum2")
 def sum2(graph: OpGraph, node: Node, operands: Operands) -> Any:
     """a * wa + b * wb."""
-    weights = [_constant(weight, graph.tensors[node.inputs[0]].dtype) for weight in node.attrs["weights"]]
+    data = graph.tensors[node.inputs[0]].dtype
+    weights = [_constant(weight, data) for weight in weights_as_seen(node, data)]
     return _binary(graph, node, operands, lambda a, b: a * weights[0] + b * weights[1])
 
 
@@ -38,15 +41,39 @@ def extremum(graph: OpGraph, node: Node, operands: Operands) -> Any:
 @defines("compare")
 def compare(graph: OpGraph, node: Node, operands: Operands) -> Any:
     """1 where the relation holds, else 0."""
-    from tvm import tirx
+    from tvm import te, tirx
 
-    relation = node.attrs["relation"]
+    info, relation = graph.tensors[node.output], node.attrs["relation"]
 
-    def hold(a: Any, b: Any) -> Any:
+    def element(*index: Any) -> Any:
+        a, b = _widened(graph, node, operands, index)
         holds = a > b if relation == "gt" else a >= b if relation == "ge" else tirx.EQ(a, b)
-        return holds.astype("int64")
+        return holds.astype(info.dtype.value)
 
-    return _binary(graph, node, operands, hold)
+    return te.compute(info.shape, element, name=RESULT)
+
+
+@defines("scale_rows")
+def scale_rows(graph: OpGraph, node: Node, operands: Operands) -> Any:
+    """Rescale with the bias/scale entries of the second input."""
+    from tvm import te
+
+    stage = ActStage.of(graph, node, operands)
+    data, entries = (graph.tensors[name] for name in node.inputs)
+
+    def element(*index: Any) -> Any:
+        place = [
+            0 if size == 1 else i for size, i in zip(entries.shape[:-1], index[-len(entries.shape) + 1 :], strict=True)
+        ]
+        value = widen(broadcast_element(operands.inputs[0], index), data.dtype)
+        bias = operands.inputs[1](*place, 0)
+        if data.dtype.is_float:
+            return stage.finish(value.astype("float32") + bias, index)
+        shift, rounding = (0, Rounding.NTP) if node.rescale is None else (node.rescale.shift, node.rescale.rounding)
+        total = wrap(value, stage.sum_bits) + bias.astype("int64")
+        return stage.narrow(scaled(total, operands.inputs[1](*place, 1).astype("int64"), shift, rounding))
+
+    return te.compute(stage.shape, element, name=RESULT)
 
 
 @defines("broadcast")
@@ -62,16 +89,17 @@ def _binary(graph: OpGraph, node: Node, operands: Operands, combine: Combine) ->
     from tvm import te
 
     stage = ActStage.of(graph, node, operands)
-    types = [graph.tensors[name].dtype for name in node.inputs[:2]]
 
     def element(*index: Any) -> Any:
-        a, b = (
-            widen(broadcast_element(tensor, index), dtype)
-            for tensor, dtype in zip(operands.inputs[:2], types, strict=True)
-        )
-        return stage.requantize(combine(a, b), index)
+        return stage.requantize(combine(*_widened(graph, node, operands, index)), index)
 
     return te.compute(stage.shape, element, name=RESULT)
+
+
+def _widened(graph: OpGraph, node: Node, operands: Operands, index: Sequence[Any]) -> list[Any]:
+    """Both operands' elements at an output position."""
+    pairs = zip(operands.inputs[:2], node.inputs, strict=True)
+    return [widen(broadcast_element(tensor, index), graph.tensors[name].dtype) for tensor, name in pairs]
 
 
 def _constant(value: float, dtype: DType) -> Any:

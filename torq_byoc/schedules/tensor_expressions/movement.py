@@ -50,7 +50,8 @@ def strided_slice(graph: OpGraph, node: Node, operands: Operands) -> Any:
     """Every ``step``-th element from ``begin`` on."""
     from tvm import te
 
-    begin, step = node.attrs["begin"], node.attrs["step"]
+    begin = node.attrs["begin"]
+    step = node.attrs.get("step", (1,) * len(begin))
 
     def element(*index: Any) -> Any:
         return operands.inputs[0](*(i * int(s) + int(b) for i, s, b in zip(index, step, begin, strict=True)))
@@ -77,6 +78,8 @@ def resize_nearest(graph: OpGraph, node: Node, operands: Operands) -> Any:
     from tvm import te
 
     fy, fx = (int(factor) for factor in node.attrs["factors"])
-    return te.compute(
-        graph.tensors[node.output].shape, lambda n, c, y, x: operands.inputs[0](n, c, y // fy, x // fx), name=RESULT
-    )
+
+    def element(*index: Any) -> Any:
+        return operands.inputs[0](*index[:-2], index[-2] // fy, index[-1] // fx)
+
+    return te.compute(graph.tensors[node.output].shape, element, name=RESULT)

@@ -17,6 +17,9 @@ from torq_byoc.frontend.shapes import infer_shapes
 from torq_byoc.frontend.validator import check_semantics, validate
 from torq_byoc.frontend.validator.expansion import check_expansions
 
+_OLDEST_IR = 8
+"""Before IR version 4 every stored tensor had to be a graph input as well; here none is."""
+
 _MAX_ROUNDS = 50
 """Far more than any graph needs: each round folds at least one node of what the last one uncovered."""
 
@@ -66,6 +69,7 @@ def prepare_with_notes(
     validate(model)
     result = onnx.ModelProto()
     result.CopyFrom(inliner.inline_local_functions(model) if model.functions else model)
+    result.ir_version = max(result.ir_version, _OLDEST_IR)
     notes = bind_inputs(result, bind or {}) + fix_input_shapes(result, shapes or {})
     name_nodes(result.graph)
     _forget_shapes(result.graph)
@@ -91,7 +95,8 @@ def _simplify(model: onnx.ModelProto, disabled: Collection[str]) -> None:
         changes = 0
         for clean_up in chosen:
             editor = GraphEditor(model)
-            changed = clean_up.apply(editor)
+            with np.errstate(all="ignore"):  # weights may hold infinities and NaN; they stay what they are
+                changed = clean_up.apply(editor)
             editor.commit()
             if changed:
                 changes += changed

@@ -1,0 +1,74 @@
+"""LRN against ONNX's definition in float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.relay_patterns.composites.infra import BF16, code_distance, cosine, run
+from torq_byoc.errors import UnsupportedOpError
+from torq_byoc.kernels.builder import GraphBuilder
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.relay_patterns.composites.lrn import Lrn, lower
+from torq_byoc.relay_patterns.quant_params import QuantParams
+
+CASES = [
+    Lrn(5),
+    Lrn(5, 1e-2, 0.75, 2.0),
+    Lrn(4, 0.5, 0.75, 1.0),
+    Lrn(3, 1.0, 0.5, 0.1),
+    Lrn(1, 0.1),
+    Lrn(7, 0.0),
+]
+SOURCES = [QuantParams(0.9, -7, DType.INT8), QuantParams(0.02, 128, DType.UINT8), QuantParams(0.05, -128, DType.INT8)]
+
+
+def onnx_lrn(x: np.ndarray, lrn: Lrn) -> np.ndarray:
+    channels = x.shape[1]
+    y = np.empty_like(x)
+    for c in range(channels):
+        first = max(0, c - math.floor((lrn.size - 1) / 2))
+        last = min(channels - 1, c + math.ceil((lrn.size - 1) / 2))
+        square_sum = (x[:, first : last + 1] ** 2).sum(axis=1)
+        y[:, c] = x[:, c] / (lrn.bias + lrn.alpha / lrn.size * square_sum) ** lrn.beta
+    return y
+
+
+@pytest.mark.parametrize("lrn", CASES)
+def test_quantized_is_within_one_code(lrn: Lrn):
+    rng = np.random.default_rng(3)
+    for source in SOURCES:
+        low, high = source.dtype.integer_range
+        codes = rng.integers(low, high + 1, (2, 9, 3, 5)).astype(source.dtype.numpy)
+        codes[0, :, 0], codes[1, :, 1] = high, low
+        real = onnx_lrn(source.dequantize(codes), lrn)
+        out = QuantParams(float(np.abs(real).max()) / 127, 3, DType.INT8)
+        actual = run([codes], [source], lambda b, x, out=out: lower(b, x, lrn, out, "node"))
+        assert code_distance(actual, out.quantize(real)) <= 1, source
+
+
+@pytest.mark.parametrize("lrn", CASES)
+def test_bf16(lrn: Lrn):
+    x = np.random.default_rng(4).normal(0, 5, (2, 9, 3, 5))
+    x[:, 0] *= 40
+    x = x.astype(BF16)
+    actual = run([x], [None], lambda b, n: lower(b, n, lrn, None, "node"))
+    truth = onnx_lrn(x.astype(np.float64), lrn)
+    assert cosine(actual, truth) >= 0.9999
+    np.testing.assert_allclose(actual.astype(np.float64), truth, rtol=2.0**-6)
+
+
+def test_three_axes():
+    x = np.random.default_rng(4).normal(0, 5, (2, 9, 6)).astype(BF16)
+    actual = run([x], [None], lambda b, n: lower(b, n, Lrn(3), None, "node"))
+    assert actual.shape == (2, 9, 6)
+    assert cosine(actual, onnx_lrn(x.astype(np.float64), Lrn(3))) >= 0.9999
+
+
+def test_denominators_that_reach_zero_are_refused():
+    builder = GraphBuilder("test")
+    x = builder.input("x", (1, 4, 2, 2), DType.BF16)
+    with pytest.raises(UnsupportedOpError, match="LRN_1"):
+        lower(builder, x, Lrn(3, bias=0.0), None, "LRN_1")

@@ -1,0 +1,37 @@
+"""``torq compile``: ONNX in, a verified .torq container out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torq_byoc.cli.options import emit_json, json_option, model_options, progress
+from torq_byoc.cli.request import compile_request
+
+
+@click.command(name="compile")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Container to write; default MODEL.torq.")
+@model_options
+@click.option("--dump-ir", "dump", type=click.Path(path_type=Path), help="Write every level of IR to this folder.")
+@click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
+@json_option
+def command(model: Path, output: Path | None, dump: Path | None, explain: bool, as_json: bool, **request: Any) -> None:
+    """Compile MODEL for the NPU."""
+    from torq_byoc.report.summary import summarize
+    from torq_byoc.report.tables import print_explanation, print_summary
+
+    output = output or Path(f"{model.stem}.torq")
+    with progress(None, f"compiling {model.name}") as step:
+        compiled = compile_request(model, dump=dump, step=step, **request)
+    summary = summarize(compiled)
+    compiled.save(output)
+    if as_json:
+        emit_json({**summary, "output": str(output)})
+        return
+    print_summary(summary)
+    if explain:
+        print_explanation(summary, compiled)
+    click.echo(f"wrote {output}")

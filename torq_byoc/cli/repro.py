@@ -1,0 +1,47 @@
+"""The repro bundle of an internal error: what somebody needs to see the same failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ("torq-byoc", "apache-tvm", "onnx", "numpy", "onnxruntime")
+MAX_FILE = 64 << 20
+
+
+def write_bundle(arguments: list[str], trace: str) -> Path:
+    """Write command, versions, stack and the input files named on the command line to a zip.
+
+    Args:
+        arguments: the command line after ``torq``.
+        trace: the formatted stack of the failure.
+
+    Returns:
+        Path of the bundle.
+    """
+    handle, name = tempfile.mkstemp(prefix="torq-repro-", suffix=".zip")
+    with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("command.json", json.dumps(["torq", *arguments], indent=2))
+        bundle.writestr("versions.json", json.dumps(_versions(), indent=2))
+        bundle.writestr("trace.txt", trace)
+        for argument in arguments:
+            path = Path(argument)
+            if path.is_file() and path.stat().st_size <= MAX_FILE:
+                bundle.write(path, f"inputs/{path.name}")
+    return Path(name)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": sys.version, "platform": platform.platform()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions

@@ -1,0 +1,54 @@
+"""How many output channels share a data vector: 4 over 64 lanes, or 8 or 16 over fewer lanes.
+
+All shapes multiply as much a cycle, but a short vector wastes less of a plane whose size is no multiple of the
+long one: a 14 x 14 plane takes 4 vectors of 64 (77 % used), or 13 of 16 (94 % used) for four times the channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.limits import accumulator_lanes
+
+BLOCK = 4
+"""Output channels of the common shape: the ALU groups of an outer product."""
+
+_WIDER_BLOCKS = (8, 16)
+_WORTHWHILE = 0.98
+"""A wider block coarsens the cuts of the output channels; it must save at least this factor of the cycles."""
+
+
+def block_channels(lanes: int, reduction: int, channels: int, data: DType, weight: DType, config: NpuConfig) -> int:
+    """The block that takes the fewest cycles over a whole frame, its channels split between the slices.
+
+    Args:
+        lanes: positions of the frame.
+        reduction: products that one output sums up.
+        channels: output channels that are packed together.
+        data, weight: operand types.
+        config: the machine.
+
+    Returns:
+        4, 8 or 16.
+    """
+
+    def cycles(members: int) -> int:
+        act = config.act_width(data, weight)
+        vector = min(config.vector_width(data, weight, members), math.ceil(lanes / act) * act)
+        return math.ceil(lanes / vector) * max(reduction, members * math.ceil(vector / act))
+
+    def total(block: int) -> int:
+        blocks_a_slice = math.ceil(math.ceil(channels / block) / config.slices)
+        return blocks_a_slice * cycles(min(block, channels))
+
+    def fits(block: int) -> bool:
+        used = config.vector_width(data, weight, block) * block * accumulator_lanes(data, weight)
+        return used <= config.accumulators
+
+    best = BLOCK
+    for block in _WIDER_BLOCKS:
+        if fits(block) and total(block) <= _WORTHWHILE * total(best):
+            best = block
+    return best
