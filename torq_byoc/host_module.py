@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from torq_byoc.errors import InternalError, ProgramFormatError
+from torq_byoc.npu_model.container import pack_container, unpack_container
 from torq_byoc.npu_model.runtime import RUN_FUNCTION
 
 
@@ -97,14 +100,68 @@ def _returns_in_order(result: relax.Var, rest: list[relax.Binding], returned: re
     return isinstance(returned, relax.Var) and position.get(returned, -1) in (None, 0)
 
 
+@relax.expr_functor.mutator
+class _ConstantLifter(relax.PyExprMutator):
+    """Tensor constants of a function become variables; scalars stay, as TVMScript prints them exactly."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.values: list[np.ndarray] = []
+        self.variables: list[relax.Var] = []
+
+    def visit_generic_const_(self, constant: tvm.ir.GenericConst) -> relax.Expr:
+        value = constant.value.numpy()
+        if value.ndim == 0:
+            return constant
+        variable = relax.Var(f"constant_{len(self.values)}", constant.ty)
+        self.values.append(value)
+        self.variables.append(variable)
+        return variable
+
+
 def serialize(module: tvm.IRModule) -> bytes:
-    """The module as JSON bytes."""
-    return tvm.ir.save_json(module).encode()
+    """The module as bytes: TVMScript, with the tensor constants of ``main`` beside it.
+
+    Raises:
+        InternalError: the text does not read back as the same module.
+    """
+    lifter = _ConstantLifter(module)
+    main = module["main"]
+    body = lifter.visit_expr(main).body
+    lifted = relax.Function([*main.params, *lifter.variables], body, main.ret_ty).with_attr("global_symbol", "main")
+    functions = {var: lifted if var.name_hint == "main" else function for var, function in module.functions.items()}
+    text = tvm.IRModule(functions).script(show_meta=False)
+    if _parse(text).script(show_meta=False) != text:
+        raise InternalError("the host part of the model cannot be stored", remedy="report it with the model")
+    sections = {"script": text.encode()}
+    for index, value in enumerate(lifter.values):
+        buffer = io.BytesIO()
+        np.save(buffer, value, allow_pickle=False)
+        sections[f"constant/{index:05d}"] = buffer.getvalue()
+    return pack_container(sections)
 
 
 def deserialize(data: bytes) -> tvm.IRModule:
-    """The module of ``serialize``."""
-    return tvm.ir.load_json(data.decode())
+    """The module of ``serialize``.
+
+    Raises:
+        ProgramFormatError: the bytes are no stored module.
+    """
+    sections = unpack_container(data)
+    try:
+        module = _parse(sections["script"].decode())
+        names = sorted(name for name in sections if name.startswith("constant/"))
+        values = [np.load(io.BytesIO(sections[name]), allow_pickle=False) for name in names]
+        constants = {f"constant_{index}": value for index, value in enumerate(values)}
+        return relax.transform.BindParams("main", constants)(module)
+    except (KeyError, ValueError, tvm.error.TVMError, tvm.error.DiagnosticError) as error:
+        raise ProgramFormatError(
+            "the host part of the container cannot be read", why=str(error), remedy="compile the model again"
+        ) from error
+
+
+def _parse(text: str) -> tvm.IRModule:
+    return tvm.script.from_source(text)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-SHARED_MODELS = Path("/work/shared/models")
+SHARED_MODELS = Path(os.environ.get("TORQ_TEST_MODELS", Path(__file__).parents[1] / "models"))
+"""Folder of trained models too large for the repository; tests that need one are skipped without it."""
 
 
 def graph_model(
@@ -76,7 +78,9 @@ def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]
             if len(shape) > 1 and shape[1] > 1:
                 data[:, 0] *= 7.5
         else:
-            data = rng.integers(-100 if dtype == np.int8 else 0, 2 if "mask" in value.name or "type" in value.name else 100, shape)
+            data = rng.integers(
+                -100 if dtype == np.int8 else 0, 2 if "mask" in value.name or "type" in value.name else 100, shape
+            )
         feeds[value.name] = np.asarray(data, dtype)
     return feeds
 
@@ -95,5 +99,5 @@ def assert_same_results(
 def shared_model(name: str) -> Path:
     path = SHARED_MODELS / name
     if not path.exists():
-        pytest.skip(f"{name} is not on this machine")
+        pytest.skip(f"{path} does not exist; set TORQ_TEST_MODELS to the folder of trained models")
     return path

@@ -33,7 +33,7 @@ def test_two_hundred_mutants(tmp_path, name):
 def test_two_thousand_mutants_in_processes_of_their_own(tmp_path, name):
     data = SEEDS.get(name)
     if data is None and not (SHARED_MODELS / name).exists():
-        pytest.skip(f"{name} is not on this machine")
+        pytest.skip(f"{name} is not in TORQ_TEST_MODELS")
     seed_file = tmp_path / "seed"
     seed_file.write_bytes((SHARED_MODELS / name).read_bytes() if data is None else data)
     root = Path(__file__).parents[2]

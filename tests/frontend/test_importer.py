@@ -353,13 +353,6 @@ def test_all_unsupported_operators_are_listed():
     assert caught.value.details["nodes"] == {"Det": ["one"], "LpNormalization": ["three"]}
 
 
-def test_lstm_is_named():
-    model = prepare(load_model(shared_model("dtln_1_lstm.onnx")))
-    with pytest.raises(UnsupportedOpError, match="LSTM") as caught:
-        to_relax(model)
-    assert len(caught.value.details["nodes"]["LSTM"]) == 2
-
-
 @pytest.mark.parametrize(
     "bad",
     [

@@ -258,6 +258,40 @@ def test_contradicting_shapes_are_refused():
         prepare(model)
 
 
+def test_contradiction_that_only_folding_reveals():
+    nodes = [node("Shape", ["x"], "s"), node("ConstantOfShape", ["s"], "zeros"), node("Add", ["zeros", "w"], "y")]
+    with pytest.raises((ShapeError, ModelFileError)):
+        prepare(graph_model(nodes, {"x": [2, 4]}, ["y"], {"w": np.ones(5, F32)}))
+
+
+@pytest.mark.parametrize(
+    ("op", "weight", "group"),
+    [
+        ("Conv", (4, 3, 1, 1), 1),
+        ("Conv", (4, 3, 1, 1), 2),
+        ("Conv", (3, 2, 1, 1), 3),
+        ("ConvTranspose", (4, 6, 1, 1), 1),
+    ],
+)
+def test_weights_that_do_not_fit_the_channels(op, weight, group):
+    fits = (op, weight, group) in {("Conv", (4, 3, 1, 1), 2), ("Conv", (3, 2, 1, 1), 3)}
+    model = graph_model(
+        [node(op, ["x", "w"], "y", group=group)], {"x": [1, 6, 2, 2]}, ["y"], {"w": np.ones(weight, F32)}
+    )
+    if fits:
+        validate(model)
+    else:
+        with pytest.raises(ShapeError, match="do not fit"):
+            validate(model)
+
+
+def test_names_that_are_not_text():
+    data = relu_model().SerializeToString().replace(b"Relu", b"Re\xfflu"[:4])
+    model = onnx.ModelProto.FromString(data)
+    with pytest.raises(ModelFileError, match="not text"):
+        validate(model)
+
+
 def test_wrong_attribute_type_is_refused():
     model = relu_model()
     model.graph.node[0].attribute.append(helper.make_attribute("no_such_attribute", 3))

@@ -1,6 +1,7 @@
 """Runs a kernel on tiles placed in a small LRAM, the way generated code does, and puts the output together.
 
-Every byte that nobody wrote is random, and every byte outside the output tile must be left as it was.
+Every byte that nobody wrote is random and must not be read, and every byte outside the output tile must be left
+as it was.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placemen
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.execute import execute_task
+from torq_byoc.npu_model.footprint import task_footprint
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.scalar import execute_task_scalar
 from torq_byoc.npu_model.timing import task_cycles
@@ -63,8 +65,9 @@ def _cut(region: Region, axis: int, offset: int, extent: int) -> Region:
 class Lram:
     """A byte array handed out from the bottom, filled with noise."""
 
-    def __init__(self, rng: np.random.Generator, size: int = 1 << 20) -> None:
+    def __init__(self, rng: np.random.Generator, size: int = 1 << 17) -> None:
         self.bytes = rng.integers(0, 256, size, dtype=np.uint8)
+        self.known = np.zeros(size, bool)
         self.top = 64
 
     def take(self, size: int) -> int:
@@ -77,6 +80,7 @@ class Lram:
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         address = self.take(raw.size)
         self.bytes[address : address + raw.size] = raw
+        self.known[address : address + raw.size] = True
         return address
 
     def tile(self, region: Region, dtype: DType, phases: tuple[int, int] = (1, 1)) -> Placement:
@@ -112,6 +116,15 @@ class Lram:
         for part, view in self.views(tile):
             chunk = box[part]
             view[...] = chunk.view(np.uint16) if tile.dtype is DType.BF16 else chunk
+            for byte in range(tile.dtype.size):
+                start = view.__array_interface__["data"][0] - self.bytes.__array_interface__["data"][0] + byte
+                np.ndarray(view.shape, bool, self.known, start, view.strides)[...] = True
+
+    def check_reads(self, task: SliceTask) -> None:
+        """A task must read only bytes that somebody wrote."""
+        for agent, runs in task_footprint(task).operands.items():
+            for start, end in runs:
+                assert self.known[start:end].all(), f"{agent.name} reads bytes in {start}..{end} that nobody wrote"
 
     def read_tile(self, tile: Placement) -> np.ndarray:
         """The tile as a dense array."""
@@ -178,6 +191,7 @@ def run(
         before = lram.bytes.copy()
         for part in tile.parts:
             for task in kernel.tasks(graph, node, config, part, output, placements, constants):
+                lram.check_reads(task)
                 execute(task, lram.bytes)
         box = tuple(slice(s, s + e) for s, e in zip(tile.region.start, tile.region.extent, strict=True))
         result[box] = lram.read_tile(output)

@@ -22,6 +22,7 @@ from tests.kernels.infra import (
 )
 from torq_byoc.kernels.conv2d import Conv2d
 from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 
 
@@ -169,6 +170,12 @@ def test_a_small_plane_takes_blocks_of_more_channels() -> None:
     blocks = [Case(**GEOMETRIES[f"wide blocks{which}"]).steps[1] for which in ("", " of groups")]
     assert blocks == [8, 8]
     assert Case((1, 33, 3, 3), 64, (1, 1)).steps[1] == 16
+
+
+def test_wide_blocks_leave_room_on_a_small_machine() -> None:
+    case = Case((1, 33, 3, 3), 64, (1, 1))
+    small = NpuConfig(lram_bytes=4 * 1024)
+    assert Conv2d().tile_steps(case.graph, case.node, small)[1] == 4
 
 
 @pytest.mark.parametrize(

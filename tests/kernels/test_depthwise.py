@@ -13,6 +13,9 @@ from torq_byoc.npu_model.dtypes import DType
 GEOMETRIES = {
     "3x3": dict(x=(2, 9, 6, 7), kernel=(3, 3), pads=(1, 1, 1, 1)),
     "two channels": dict(x=(1, 2, 5, 5), kernel=(3, 3), pads=(1, 1, 1, 1)),
+    "3x3 stride 2": dict(x=(1, 9, 10, 12), kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+    "3x3 stride 2 odd": dict(x=(1, 5, 9, 13), kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+    "5x5 stride 2 end padding": dict(x=(1, 5, 12, 14), kernel=(5, 5), strides=(2, 2), pads=(1, 1, 2, 2)),
     "5x5 stride 2": dict(x=(1, 8, 11, 10), kernel=(5, 5), strides=(2, 2), pads=(2, 2, 2, 2)),
     "3x3 stride 2 end padding": dict(x=(1, 6, 10, 12), kernel=(3, 3), strides=(2, 2), pads=(0, 0, 1, 1)),
     "dilated": dict(x=(1, 5, 9, 9), kernel=(3, 3), pads=(2, 2, 2, 2), dilations=(2, 2)),
@@ -60,3 +63,10 @@ def test_weights_are_packed_by_four_channels() -> None:
 def test_a_group_of_four_costs_four_loads_a_row() -> None:
     case = Case((1, 8, 16, 16), 8, (3, 3), (1, 1), (1, 1, 1, 1), groups=8)
     assert node_cycles(case.graph) == 2 * (16 * 16 // 64) * max(3 * max(3, 4), 16)
+
+
+def test_stride_2_loads_a_phase_at_a_time_where_the_columns_are_whole() -> None:
+    even = Case((1, 8, 32, 32), 8, (3, 3), (2, 2), (1, 1, 1, 1), groups=8)
+    odd = Case((1, 8, 31, 31), 8, (3, 3), (2, 2), (1, 1, 1, 1), groups=8)
+    assert node_cycles(even.graph) == 2 * (16 * 16 // 64) * 3 * 2 * 4
+    assert node_cycles(odd.graph) == 2 * (16 * 16 // 64) * 3 * 3 * 4

@@ -12,6 +12,7 @@ from torq_byoc.kernels.graph import Rescale
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.kernels.pairwise import needs_broadcast
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import Rounding
 
 RNG = np.random.default_rng(11)
 
@@ -139,3 +140,22 @@ def test_refusals_give_a_reason(kind):
     arrays = [np.zeros(4, kind), np.zeros(4, kind)]
     graph, node, _ = single("sum2", arrays, (4,), DType(kind), weights=(300, 7))
     assert kind in kernel_for("sum2").unsupported(graph, node, CONFIG)
+
+
+def test_factors_stay_out_of_the_scale_where_rounding_looks_at_the_sign():
+    """Double rounding adds by the sign of the sum, so a negative common weight must not move past it."""
+    a, b = random_values(RNG, (4, 33), DType.UINT16), random_values(RNG, (4, 33), DType.UINT16)
+    rescale = Rescale(np.array([-80], np.int32), np.array([-12_500_000], np.int32), 37, rounding=Rounding.DBL)
+    total = -8 * (a.astype(np.int64) + b) - 80
+    want = ((total * -12_500_000 + (1 << 36) + np.where(total >= 0, 1 << 30, -(1 << 30))) >> 37).astype(np.uint16)
+    check_everywhere(*single("sum2", [a, b], a.shape, DType.UINT16, rescale=rescale, weights=(-8, -8)), want)
+
+
+def test_a_broadcast_inner_axis_sets_all_outer_strides_apart():
+    """[6, 6, 2] against [6, 6, 1]: nothing outside the inner axis walks alike either."""
+    a, b = random_values(RNG, (6, 6, 2), DType.UINT8), random_values(RNG, (6, 6, 1), DType.UINT8)
+    wider = single("sum2", [a, b], a.shape, DType.UINT16, weights=(3, 500))
+    assert needs_broadcast(*wider[:2]) == (1,)
+    same = single("sum2", [a, b], a.shape, DType.UINT8, weights=(3, 500), rescale=plain())
+    assert needs_broadcast(*same[:2]) == ()
+    check_everywhere(*same, expected(a, np.broadcast_to(b, a.shape), (3, 500), plain(), DType.UINT8))

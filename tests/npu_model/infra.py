@@ -25,6 +25,7 @@ from torq_byoc.npu_model.isa import (
     Tag,
     WaitFor,
 )
+from torq_byoc.npu_model.presets import preset
 from torq_byoc.npu_model.program import Binding, JobInfo, NssBlock, Program, Segment
 
 WAIT_IN, WAIT_OUT = WaitFor(Engine.DMA_IN), WaitFor(Engine.DMA_OUT)
@@ -237,9 +238,10 @@ def sliced_conv() -> Program:
     return assemble_conv().finish()
 
 
-def assemble_conv(height: int = 6, width: int = 7, channels: int = 3, outputs: int = 8) -> Assembler:
+def assemble_conv(config: NpuConfig | None = None) -> Assembler:
     """A convolution split over output channels: both slices run at once on one input."""
-    asm = Assembler()
+    asm = Assembler(config)
+    height, width, channels, outputs = 6, 7, 3, 8
     rng = np.random.default_rng(7)
     source, target = asm.input("x", channels, height, width), asm.output("y", outputs, height, width)
     half = outputs // 2
@@ -270,9 +272,10 @@ def spilled_chain() -> Program:
     return assemble_chain().finish()
 
 
-def assemble_chain(rows: int = 6, columns: int = 40) -> Assembler:
+def assemble_chain(config: NpuConfig | None = None) -> Assembler:
     """relu, spill to the arena column-wise, load back in halves, add the halves, store with strides."""
-    asm = Assembler()
+    asm = Assembler(config)
+    rows, columns = 6, 40
     count = rows * columns
     source, target, arena = asm.input("x", rows, columns), asm.output("y", rows, columns), asm.arena(count)
     first = asm.program(relu(asm.config, 0x1000, 0x2000, count))
@@ -295,13 +298,14 @@ def assemble_chain(rows: int = 6, columns: int = 40) -> Assembler:
 
 
 def assemblies() -> dict[str, Assembler]:
-    """The originals of the mutation test, not yet cut into blocks."""
+    """The originals of the mutation test, not yet cut into blocks; a small LRAM keeps runs quick."""
+    config = preset("lram64")
     return {
-        "double_buffered_relu": assemble_relu(4, 256),
-        "odd_relu": assemble_relu(5, 77),
-        "many_blocks": assemble_relu(18, 64),
-        "sliced_conv": assemble_conv(),
-        "spilled_chain": assemble_chain(),
+        "double_buffered_relu": assemble_relu(4, 256, config),
+        "odd_relu": assemble_relu(5, 77, config),
+        "many_blocks": assemble_relu(18, 64, config),
+        "sliced_conv": assemble_conv(config),
+        "spilled_chain": assemble_chain(config),
     }
 
 

@@ -128,9 +128,9 @@ def single_graph(model: onnx.ModelProto, precision: str) -> OpGraph:
     return lower_partition(parts.function(parts.partitions[0]), CONFIG)
 
 
-def npu_outputs(graph: OpGraph, feeds: list[np.ndarray]) -> list[np.ndarray]:
-    """The reference result of a graph, inputs by position; bf16 results as float32."""
-    inputs = {name: value.astype(graph.tensors[name].dtype.numpy) for name, value in zip(graph.inputs, feeds, strict=True)}
+def npu_outputs(graph: OpGraph, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The reference result of a graph that keeps the names of the model's inputs; bf16 results as float32."""
+    inputs = {name: feeds[name].astype(graph.tensors[name].dtype.numpy) for name in graph.inputs}
     values = evaluate(graph, inputs)
     return [
         values[name].astype(np.float32) if graph.tensors[name].dtype is DType.BF16 else values[name]
@@ -143,7 +143,7 @@ def check_quantized(model: onnx.ModelProto, max_lsb: int = 1, seed: int = 0) -> 
     graph = single_graph(model, "quantized")
     feeds = random_feeds(model, seed)
     wanted = onnxruntime_outputs(model, feeds)
-    got = npu_outputs(graph, list(feeds.values()))
+    got = npu_outputs(graph, feeds)
     for ours, theirs in zip(got, wanted, strict=True):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
         assert np.unique(theirs).size > 1 or theirs.size == 1, "a saturated output proves nothing"
@@ -157,7 +157,7 @@ def check_float(model: onnx.ModelProto, cosine: float = 0.999, seed: int = 0, sp
     feeds = random_feeds(model, seed, spread)
     rounded = {k: v.astype(ml_dtypes.bfloat16).astype(np.float32) for k, v in feeds.items()}
     wanted = onnxruntime_outputs(model, rounded)
-    got = npu_outputs(graph, list(rounded.values()))
+    got = npu_outputs(graph, rounded)
     for ours, theirs in zip(got, wanted, strict=True):
         assert ours.shape == theirs.shape
         a, b = ours.astype(np.float64).reshape(-1), theirs.astype(np.float64).reshape(-1)

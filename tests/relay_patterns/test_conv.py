@@ -126,7 +126,7 @@ def test_graph_inputs_and_outputs_carry_their_quantization():
     assert graph.tensors[graph.inputs[0]].zero_point == -128
     assert graph.tensors[graph.outputs[0]].scale == pytest.approx(0.021)
     assert graph.tensors[graph.outputs[0]].zero_point == 127
-    assert graph.nodes[0].origin .startswith("conv_")
+    assert graph.nodes[0].origin.startswith("conv_")
 
 
 def test_weights_from_run_time_stay_on_the_cpu_with_the_reason():
@@ -168,3 +168,43 @@ def float_conv(shape=(1, 6, 9, 7), weights=(5, 6, 3, 3), bias=True, activation="
 def test_bf16(options):
     graph = check_float(float_conv(**options))
     assert [op for op in ops(graph) if op != "reshape"] == ["conv2d"]
+
+
+TRANSPOSED = [
+    {"strides": [2, 2]},
+    {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]},
+    {"strides": [3, 2], "pads": [2, 0, 1, 1]},
+    {"strides": [1, 1], "pads": [1, 1, 1, 1]},
+    {"strides": [2, 2], "kernel": (2, 2)},
+    {"strides": [2, 2], "group": 2},
+    {"strides": [4, 1], "kernel": (3, 4)},
+    {"shape": (2, 4, 9), "kernel": (4,), "strides": [2], "pads": [1, 1]},
+]
+
+
+def transposed(precision, *, shape=(1, 4, 5, 6), kernel=(3, 3), out_channels=6, group=1, **attrs):
+    rng = np.random.default_rng(9)
+    m = Model()
+    weights = rng.integers(-127, 128, (shape[1], out_channels // group, *kernel)).astype(np.int8)
+    bias = rng.standard_normal(out_channels).astype(np.float32)
+    if precision == "bf16":
+        x, w = m.input(shape), m.const((weights / 64).astype(np.float32))
+    else:
+        scales = 10.0 ** rng.uniform(-4, -2, out_channels // group)
+        x, w = m.qinput(shape, 0.02, -128), m.qconst(weights, scales, axis=1)
+    y = m.op("ConvTranspose", x, w, m.const(bias), group=group, **attrs)
+    m.output(
+        y if precision == "bf16" else m.quantize(m.op("Relu", y), 0.02, 100),
+        "float32" if precision == "bf16" else "int8",
+    )
+    return m.proto()
+
+
+@pytest.mark.parametrize("attrs", TRANSPOSED)
+def test_transposed(attrs):
+    check_quantized(transposed("quantized", **attrs))
+
+
+@pytest.mark.parametrize("attrs", TRANSPOSED)
+def test_transposed_bf16(attrs):
+    check_float(transposed("bf16", **attrs))

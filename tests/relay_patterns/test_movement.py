@@ -18,7 +18,9 @@ MOVES = {
     "reshape": lambda m, x: m.op("Reshape", x, m.const(int64(2, 4, 48))),
     "flatten": lambda m, x: m.op("Flatten", x, axis=2),
     "transpose": lambda m, x: m.op("Transpose", x, perm=[0, 2, 3, 1]),
-    "slice": lambda m, x: m.op("Slice", x, m.const(int64(1, -6)), m.const(int64(3, -1)), m.const(int64(1, 3)), m.const(int64(1, 2))),
+    "slice": lambda m, x: m.op(
+        "Slice", x, m.const(int64(1, -6)), m.const(int64(3, -1)), m.const(int64(1, 3)), m.const(int64(1, 2))
+    ),
     "pad": lambda m, x: m.op("Pad", x, m.const(int64(0, 1, 0, 2, 0, 0, 3, 1)), m.const(np.float32(0.0))),
     "tile": lambda m, x: m.op("Tile", x, m.const(int64(1, 2, 1, 3))),
     "expand": lambda m, x: m.op("Expand", m.op("Reshape", x, m.const(int64(2, 1, 24, 8))), m.const(int64(2, 3, 24, 8))),
@@ -26,8 +28,13 @@ MOVES = {
     "space to depth": lambda m, x: m.op("SpaceToDepth", x, blocksize=2),
     "nearest": lambda m, x: m.op("Resize", x, "", m.const(np.array([1, 1, 2, 3], np.float32)), mode="nearest"),
     "asymmetric": lambda m, x: m.op(
-        "Resize", x, "", m.const(np.array([1, 1, 3, 2], np.float32)),
-        mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+        "Resize",
+        x,
+        "",
+        m.const(np.array([1, 1, 3, 2], np.float32)),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
     ),
     "concat": lambda m, x: m.op("Concat", x, x, axis=1),
     "squeeze": lambda m, x: m.op("Squeeze", m.op("Unsqueeze", x, m.const(int64(0))), m.const(int64(0))),
@@ -94,7 +101,15 @@ def test_a_lone_movement_stays_on_the_cpu():
 
 def test_interpolation_is_no_movement():
     m = Model()
-    m.output(m.op("Resize", m.op("Relu", m.input((1, 2, 4, 4))), "", m.const(np.array([1, 1, 2, 2], np.float32)), mode="linear"))
+    m.output(
+        m.op(
+            "Resize",
+            m.op("Relu", m.input((1, 2, 4, 4))),
+            "",
+            m.const(np.array([1, 1, 2, 2], np.float32)),
+            mode="linear",
+        )
+    )
     parts = partitioned(m.proto(), "bf16")
     assert [(op.op, "computes new values" in op.reason) for op in parts.cpu_ops] == [("image.resize2d", True)]
 

@@ -31,7 +31,9 @@ AFFINE = {
     "neg": lambda m, x: m.op("Neg", x),
     "min": lambda m, x: m.op("Min", x, const(m, 1.25)),
     "hardsigmoid": lambda m, x: m.op("HardSigmoid", x, alpha=0.2, beta=0.5),
-    "chain": lambda m, x: m.op("Sub", m.op("Clip", m.op("Mul", x, const(m, -2.0)), const(m, -1.0), const(m, 4.0)), const(m, 0.3)),
+    "chain": lambda m, x: m.op(
+        "Sub", m.op("Clip", m.op("Mul", x, const(m, -2.0)), const(m, -1.0), const(m, 4.0)), const(m, 0.3)
+    ),
 }
 TABLES = {
     "sigmoid": lambda m, x: m.op("Sigmoid", x),

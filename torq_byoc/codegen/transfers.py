@@ -53,7 +53,8 @@ def phased_transfers(
     The tile is [py, px, ..., rows / py, columns / px] (``kernels.kernel.Layout``).  A phase with fewer rows
     or columns than the others leaves holes in its LRAM planes; as the LRAM side of a transfer is
     contiguous, the holes are filled with whatever follows in XRAM, except at the very end of the tensor,
-    where they stay unwritten (no kernel reads them).
+    where they stay unwritten (no kernel reads them).  So when the region's rows or columns are no multiple
+    of the phases the transfers may read any part of the tensor.
     """
     rows, columns = phased_extent(region, phases)
     strides = row_major_strides(shape, size)

@@ -42,6 +42,7 @@ MaxPool, AveragePool       ``nn.max_pool1d|2d``, ``nn.avg_pool1d|2d`` with expli
 GlobalAveragePool          ``mean(x, axis=[2, ...], keepdims=True)``;  GlobalMaxPool ``max`` alike
 ReduceMean|Sum|Max|Min     ``mean|sum|max|min(x, axis, keepdims)``;  ReduceL2 and others: stock chains
 BatchNormalization         does not occur after ``prepare``: folded into the weights, or ``add(multiply(x, C), C)``
+LSTM, GRU                  do not occur after ``prepare``: written out step by step, where their form allows it
 LayerNormalization         ``nn.layer_norm(x, gamma, beta, axes)``
 LRN                        ``divide(x, power(add(multiply(avg, C alpha), C bias), C beta))`` with avg =
                            ``reshape(nn.avg_pool2d(reshape(multiply(x, x), [N, 1, C, H*W]), [size, 1]), shape)``

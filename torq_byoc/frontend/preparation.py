@@ -77,6 +77,7 @@ def prepare_with_notes(
     infer_shapes(result, strict=True)
     check_semantics(result)
     _simplify(result, disabled)
+    infer_shapes(result, strict=True)  # again: what was folded may be a shape, and contradict another one
     check_semantics(result)
     return Preparation(result, tuple(notes))
 

@@ -45,7 +45,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _weight_bytes(model: onnx.ModelProto) -> int:
-    return sum(len(t.raw_data) + 4 * len(t.float_data) for t in model.graph.initializer)
+    return sum(tensor.ByteSize() for tensor in model.graph.initializer)
 
 
 def _copy_light(model: onnx.ModelProto, light: onnx.ModelProto) -> None:

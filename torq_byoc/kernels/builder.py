@@ -62,7 +62,7 @@ class GraphBuilder:
     ) -> str:
         """Append a node and return the name of its output tensor."""
         output = self._declare(hint or origin or op, shape, dtype, scale, zero_point)
-        self._nodes.append(Node(output, op, tuple(inputs), output, dict(attrs or {}), rescale, origin))
+        self._nodes.append(Node(output, op, tuple(inputs), output, dict(attrs or {}), rescale, str(origin)))
         return output
 
     def output(self, tensor: str) -> None:
@@ -83,6 +83,7 @@ class GraphBuilder:
     def _declare(
         self, name: str, shape: Sequence[int], dtype: DType, scale: float | None, zero_point: int
     ) -> str:
+        name = str(name)
         unique, suffix = name, 1
         while unique in self._tensors:
             unique = f"{name}_{suffix}"

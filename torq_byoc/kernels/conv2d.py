@@ -13,7 +13,7 @@ import numpy as np
 from torq_byoc.kernels.columns import columns_divide
 from torq_byoc.kernels.conv_packing import pack_pairs, pack_weights
 from torq_byoc.kernels.conv_reference import convolve
-from torq_byoc.kernels.conv_tile import ConvTile, conv_geometry, conv_shape
+from torq_byoc.kernels.conv_tile import ConvTile, conv_axes, conv_geometry, conv_shape
 from torq_byoc.kernels.depthwise import depthwise_nests
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -83,13 +83,13 @@ class Conv2d(Kernel):
     def input_layout(self, graph: OpGraph, node: Node, position: int) -> Layout:
         """Stride phases."""
         del position
-        rows, columns = window_axes(graph, node, graph.tensors[node.inputs[1]].shape[2:4])
+        rows, columns = conv_axes(graph, node)
         return Layout((rows.stride, columns.stride))
 
     def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:
         """Rows and columns under the kernel; the input channels of the groups touched."""
         del position
-        rows, columns = window_axes(graph, node, graph.tensors[node.inputs[1]].shape[2:4])
+        rows, columns = conv_axes(graph, node)
         row, height = rows.input_span(output.start[2], output.extent[2])
         column, width = columns.input_span(output.start[3], output.extent[3])
         out_channels, group_in = graph.tensors[node.inputs[1]].shape[:2]

@@ -18,6 +18,8 @@ BLOCK = 4
 _WIDER_BLOCKS = (8, 16)
 _WORTHWHILE = 0.98
 """A wider block coarsens the cuts of the output channels; it must save at least this factor of the cycles."""
+_LRAM_SHARE = 12
+"""The weights of a wider block take at most this part of LRAM: two slices with double buffers use a third."""
 
 
 def block_channels(lanes: int, reduction: int, channels: int, data: DType, weight: DType, config: NpuConfig) -> int:
@@ -45,7 +47,8 @@ def block_channels(lanes: int, reduction: int, channels: int, data: DType, weigh
 
     def fits(block: int) -> bool:
         used = config.vector_width(data, weight, block) * block * accumulator_lanes(data, weight)
-        return used <= config.accumulators
+        weights = block * reduction * weight.size
+        return used <= config.accumulators and weights * _LRAM_SHARE <= config.lram_usable
 
     best = BLOCK
     for block in _WIDER_BLOCKS:

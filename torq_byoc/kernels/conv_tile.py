@@ -14,7 +14,7 @@ from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.planes import PlaneWalk, WindowGeometry
 from torq_byoc.kernels.rescaling import pair_bytes
-from torq_byoc.kernels.windows import window_axes
+from torq_byoc.kernels.windows import Axis, window_axes
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, Role, Tag
@@ -98,11 +98,28 @@ def conv_shape(graph: OpGraph, node: Node, config: NpuConfig) -> ConvShape:
     return replace(shape, block=block) if whole_blocks else shape
 
 
+def conv_axes(graph: OpGraph, node: Node) -> tuple[Axis, Axis]:
+    """Row and column axis of a conv2d node; the columns folded where that saves loads.
+
+    A depthwise kernel loads every tap of a stride-2 row on its own, four channels in turn; over the two phases of
+    the columns, three neighbouring taps share a load.
+    """
+    weight = graph.tensors[node.inputs[1]].shape
+    rows, columns = window_axes(graph, node, weight[2:4])
+    channels = graph.tensors[node.inputs[0]].shape[1]
+    if int(node.attrs.get("groups", 1)) != channels or weight[0] != channels or columns.stride != 2:
+        return rows, columns
+    folded = replace(columns, fold=True)
+    if columns.dilation > 1 or columns.kernel < 3 or not folded.ends_whole or not folded.is_walkable:
+        return rows, columns
+    fit = whole_fit(folded.folded(), zero_taps=True)
+    return (rows, folded) if fit and fit.lead == fit.trail == 0 else (rows, columns)
+
+
 def conv_geometry(graph: OpGraph, node: Node) -> WindowGeometry | None:
     """Axes, folding and zero taps of a conv2d node; None when its columns cannot be expressed."""
-    kernel = graph.tensors[node.inputs[1]].shape[2:4]
-    rows, columns = window_axes(graph, node, kernel)
-    if rows.missing_phases() or columns.missing_phases():
+    rows, columns = conv_axes(graph, node)
+    if not (rows.is_walkable and columns.is_walkable):
         return None
     fit = whole_fit(columns.folded(), zero_taps=True)
     return WindowGeometry(rows, columns, fit.lead, fit.trail) if fit else None

@@ -17,12 +17,12 @@ from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
 from torq_byoc.kernels.elementwise import ElementwiseKernel, broadcast_axes, input_types, product_of
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
-from torq_byoc.kernels.views import View, cheapest, collapse, total_cost, walks
+from torq_byoc.kernels.views import View, broadcast_strides, cheapest, collapse, total_cost, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, AluConfig, Role, SliceTask
 
-MAX_SPLIT = 16
+MAX_SPLIT = 8
 """Tasks that one tile may be split into where operand strides differ; ways with more are not tried if one has fewer."""
 
 _REDUCE = "r"
@@ -54,9 +54,13 @@ class PairKernel(ElementwiseKernel):
     def needs_broadcast(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """Positions of inputs that a ``broadcast`` node should first bring to the output's shape."""
         shape = graph.tensors[node.output].shape
-        repeated = [broadcast_axes(graph, node, position) for position in (0, 1)]
-        if product_of(shape, sorted({*repeated[0], *repeated[1]})) <= MAX_SPLIT:
+        first, second = (
+            View(0, info.dtype, broadcast_strides(info.shape, info.dtype.size, len(shape)))
+            for info in (graph.tensors[name] for name in node.inputs)
+        )
+        if product_of(shape, _unlike_axes(first, second, shape)) <= MAX_SPLIT:
             return ()
+        repeated = [broadcast_axes(graph, node, position) for position in (0, 1)]
         positions = tuple(position for position in (0, 1) if repeated[position])
         in_place = graph.tensors[node.output].dtype.size == input_types(graph, node)[0].size
         return positions[1:] if in_place else positions

@@ -31,7 +31,7 @@ def planar_geometry(rows: Axis, columns: Axis) -> WindowGeometry | None:
 
     A folded stride visits every combination of its phases and shifts, so those must be exactly the kernel's.
     """
-    if rows.missing_phases() or columns.missing_phases() or not (_is_grid(rows) and _is_grid(columns)):
+    if not all(axis.is_walkable and _is_grid(axis) for axis in (rows, columns)):
         return None
     if whole_fit(columns.folded(), zero_taps=False) is None:
         return None

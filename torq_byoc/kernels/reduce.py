@@ -96,11 +96,7 @@ class Reduce(Kernel):
     ) -> list[SliceTask]:
         """One task with the cheapest lane loop."""
         source = view(inputs[0], self.input_region(graph, node, 0, region).start)
-        kept = _kept_axes(graph, node)
-        strides = [0] * len(region.extent)
-        for axis, out_axis in kept:
-            strides[out_axis] = source.strides[axis]
-        rows = View(source.address, source.dtype, tuple(strides))
+        rows = _kept_view(graph, node, source, len(region.extent))
         bias = bias_view(node.rescale, region, constants, is_float=source.dtype.is_float)
         operands = (view(output, region.start), rows, *([bias] if bias else []))
         extents, views = collapse(region.extent, operands)
@@ -135,6 +131,14 @@ def _kept_axes(graph: OpGraph, node: Node) -> list[tuple[int, int]]:
     if node.attrs.get("keepdims", False):
         return [(axis, axis) for axis in kept]
     return [(axis, position) for position, axis in enumerate(kept)]
+
+
+def _kept_view(graph: OpGraph, node: Node, source: View, rank: int) -> View:
+    """The input over the axes of the output."""
+    strides = [0] * rank
+    for axis, out_axis in _kept_axes(graph, node):
+        strides[out_axis] = source.strides[axis]
+    return View(source.address, source.dtype, tuple(strides))
 
 
 def _reduce_loops(graph: OpGraph, node: Node, source: View) -> tuple[list[LoopSpec], dict[str, int]]:

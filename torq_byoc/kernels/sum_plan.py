@@ -19,7 +19,7 @@ from torq_byoc.kernels.bias_operand import bias_axis
 from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.isa import Op1
+from torq_byoc.npu_model.isa import Op1, Rounding
 
 _INT32 = np.iinfo(np.int32)
 
@@ -117,6 +117,8 @@ def _scaled(rescale: Rescale | None, factor: float, data: DType, operands: int) 
     if data.is_float or factor == 0 or not _wraps_never(base, _largest(data) * abs(int(factor)) * operands):
         return None, False
     factor = int(factor)
+    if factor < 0 and base.rounding is Rounding.DBL:  # it rounds by the sign of the sum
+        return None, False
     bias = np.atleast_1d(base.bias).astype(np.int64)
     scale = np.atleast_1d(1 if base.scale is None else base.scale).astype(np.int64) * factor
     if np.any(bias % factor) or not _in_int32(scale) or not _in_int32(bias // factor):

@@ -7,10 +7,10 @@ one loop; the lanes go over the loop that costs the fewest cycles, the others be
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from torq_byoc.errors import KernelError
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.kernels.kernel import Placement, Region
 from torq_byoc.npu_model.config import NpuConfig
@@ -39,7 +39,18 @@ class View:
 
 
 def view(placement: Placement, start: Sequence[int]) -> View:
-    """The view of a tile from a tensor index on, one stride a tensor axis."""
+    """The view of a tile from a tensor index on, one stride a tensor axis.
+
+    Raises:
+        KernelError: the tile lies in stride phases, which no view over tensor axes can describe.
+    """
+    if placement.phases != (1, 1):
+        raise KernelError(
+            "an element-wise kernel was given a tile in stride phases",
+            where=f"LRAM address {placement.address:#x}",
+            why=f"phases {placement.phases}, and only dense tiles have one stride an axis",
+            remedy="keep tensors that element-wise kernels read or write dense in LRAM",
+        )
     return View(placement.offset_of(start), placement.dtype, placement.strides)
 
 
@@ -60,6 +71,15 @@ def broadcast_view(placement: Placement, shape: Sequence[int], output: Region) -
     return replace(
         base, strides=lead + tuple(0 if size == 1 else s for size, s in zip(shape, base.strides, strict=True))
     )
+
+
+def broadcast_strides(shape: Sequence[int], size: int, rank: int) -> tuple[int, ...]:
+    """Strides of a dense tensor of elements of ``size`` bytes over an output of some rank, 0 where it is repeated."""
+    strides, step = [0] * rank, size
+    for axis in range(1, len(shape) + 1):
+        strides[-axis] = step if shape[-axis] > 1 else 0
+        step *= shape[-axis]
+    return tuple(strides)
 
 
 def collapse(extent: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...], list[View]]:
@@ -125,8 +145,5 @@ def cheapest(nests: Iterable[LoopNest], config: NpuConfig) -> SliceTask:
 
 
 def total_cost(tasks: Sequence[SliceTask], config: NpuConfig) -> float:
-    """Cycles of a task sequence plus those of its program's transfer; infinite when no program holds it."""
-    nbytes = program_bytes(tasks)
-    if nbytes > config.slice_program_bytes:
-        return math.inf
-    return sum(map(task_cycles, tasks)) + nbytes / config.dma_bytes_per_cycle
+    """Cycles of a task sequence, those of its program's transfer counted in."""
+    return sum(map(task_cycles, tasks)) + program_bytes(tasks) / config.dma_bytes_per_cycle

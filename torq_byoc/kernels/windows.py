@@ -3,9 +3,9 @@
 A window operator (convolution, pool) is separable into a row axis and a column axis.  Output index o reads
 input indices ``o * stride - pad + j * dilation`` for j = 0 .. kernel - 1.
 
-The machine walks planes with stride 1 or 2 only.  A larger stride s is *folded*: the tile lies as s phase
-planes, tap j of the kernel reads phase ``(j * dilation - pad) mod s`` at the shift ``(j * dilation - pad) div s``
-of that plane, and every phase is a stride-1 window over its plane.
+The machine walks planes with stride 1 or 2 only.  A larger stride s (and a 2 where it pays) is *folded*: the
+tile lies as s phase planes, tap j of the kernel reads phase ``(j * dilation - pad) mod s`` at the shift
+``(j * dilation - pad) div s`` of that plane, and every phase is a stride-1 window over its plane.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Axis:
     Attributes:
         size, out: extents of the input and of the output.
         pad: border before the first element; what lies after the last follows from ``out``.
+        fold: fold a stride that the plane walk could follow.
     """
 
     size: int
@@ -36,6 +37,7 @@ class Axis:
     stride: int = 1
     dilation: int = 1
     pad: int = 0
+    fold: bool = False
 
     @property
     def reach(self) -> int:
@@ -49,20 +51,20 @@ class Axis:
     def input_span(self, start: int, extent: int) -> tuple[int, int]:
         """First index and extent of the input that an output range reads.
 
-        Clipped to the tensor, never empty; the start is a multiple of the stride, and above stride 2 the end
-        is one too where the tensor allows, so that whole phases are loaded.
+        Clipped to the tensor, never empty; the start is a multiple of the stride, and when folded the end is one
+        too where the tensor allows, so that whole phases are loaded.
         """
         begin = min(max(start * self.stride - self.pad, 0), self.size - 1)
         begin -= begin % self.stride
         end = max(self.last_read(start, extent) + 1, begin + 1)
-        if self.stride > MAX_PLANE_STRIDE:
+        if self.is_folded:
             end = math.ceil(end / self.stride) * self.stride
         return begin, min(end, self.size) - begin
 
     @property
     def is_folded(self) -> bool:
-        """The stride is beyond the plane walk's."""
-        return self.stride > MAX_PLANE_STRIDE
+        """The stride is beyond the plane walk's, or folded by choice."""
+        return self.fold or self.stride > MAX_PLANE_STRIDE
 
     @property
     def unit(self) -> int:
@@ -88,10 +90,19 @@ class Axis:
         kernel = max(index for _, index in self.taps()) + 1
         return Axis(self.size // self.stride, self.out, kernel, pad=-(-self.pad // self.stride))
 
-    def missing_phases(self) -> bool:
-        """Whether a folded axis reads beyond the last whole unit of a tensor that ends inside a unit."""
+    @property
+    def ends_whole(self) -> bool:
+        """Whether every output range reads whole units, so that folding changes nothing about what is loaded."""
+        return (self.reach + 1 - self.pad) % self.stride == 0
+
+    @property
+    def is_walkable(self) -> bool:
+        """Whether a plane walk can follow this axis: every window touches the tensor, and a folded axis stays
+        within the whole units of a tensor that ends inside a unit."""
+        if self.pad > self.reach or (self.out - 1) * self.stride - self.pad >= self.size:
+            return False
         whole = self.size // self.stride * self.stride
-        return self.is_folded and whole != self.size and self.last_read(0, self.out) >= whole
+        return not self.is_folded or whole == self.size or self.last_read(0, self.out) < whole
 
 
 def window_axes(graph: OpGraph, node: Node, kernel: Sequence[int]) -> tuple[Axis, Axis]:

@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -125,8 +126,9 @@ class AluPlan:
     def _tap(self, operand: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
         """The operand at one reduce step."""
         extents = operand.shape[self.outer :]
-        inner = (i if extent > 1 else 0 for i, extent in zip(index, extents, strict=True))
-        return operand[(*(slice(None),) * self.outer, *inner)]
+        place: list[Any] = [slice(None)] * self.outer
+        place += (i if extent > 1 else 0 for i, extent in zip(index, extents, strict=True))
+        return operand[tuple(place)]
 
     def _product(self, data: np.ndarray, weight: np.ndarray | None, into: np.ndarray | None = None) -> np.ndarray:
         """x of the hardware: D as it is, or D x W in the working type."""

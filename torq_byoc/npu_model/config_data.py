@@ -61,7 +61,7 @@ _LIMIT_RANGES = {
 
 def config_to_dict(config: NpuConfig) -> dict[str, Any]:
     """Every number of the machine by field name, nested limits under ``limits``."""
-    return msgspec.to_builtins(config)
+    return dict(msgspec.to_builtins(config))
 
 
 def config_from_dict(data: Mapping[str, Any], where: str) -> NpuConfig:

@@ -198,6 +198,8 @@ def _check_header(data: bytes, where: str) -> int:
         )
     if len(data) < _HEADER_BYTES:
         raise _damaged(where, f"{len(data)} bytes, the header alone takes {_HEADER_BYTES}")
+    version: int
+    count: int
     _, version, count, size = _PREFIX.unpack_from(data)
     if version > FORMAT_VERSION:
         raise ProgramFormatError(

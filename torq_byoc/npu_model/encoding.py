@@ -28,18 +28,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Integral
 
-from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS, decode_ndls, encode_ndls, ndls_bytes
 from torq_byoc.npu_model.encoding_nss import decode_nss, encode_nss, nss_bytes
 from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, malformed, pack
 from torq_byoc.npu_model.isa import (
     ActConfig,
     ActMode,
-    Agent,
     AluConfig,
-    DimKind,
     Loop,
-    Ndl,
-    NdlDim,
     Op0,
     Op1,
     OutputWindow,
@@ -62,9 +58,6 @@ __all__ = [
     "program_bytes",
 ]
 
-MEMORY_AGENTS = frozenset({Agent.DEDR, Agent.DEWR, Agent.DEBR, Agent.DEQW})
-"""Agents whose descriptors address LRAM."""
-
 _KIND = "slice program"
 _MARK = 0xA7
 _HEADER = struct.Struct("<HBBHBBB")
@@ -74,22 +67,10 @@ _LOOP = struct.Struct("<IB")
 _PLANE = struct.Struct("<IIIiBBiiHHiid")
 _WINDOW = struct.Struct("<IIIiiBBii")
 _FILL = struct.Struct("<i")
-_NDL = struct.Struct("<BB")
-_BASE = struct.Struct("<I")
-_MEMORY_DIM = struct.Struct("<IIH")
-_REGISTER_DIM = struct.Struct("<IH")
 _TABLE = struct.Struct("<1024h")
 
 _HAS_ALU, _HAS_PLANE, _HAS_WINDOW, _HAS_TABLE, _HAS_FILL = 1, 2, 4, 8, 16
 _INTEGER_MIN, _INTEGER_MAX, _INTEGER_PAD = 32, 64, 128
-
-_SHARED = 0x80
-_STRIDE_HALF = 1 << 23
-_STRIDE_MASK = (1 << 24) - 1
-
-_DTYPES = tuple(DType)
-_DTYPE_CODE = {dtype: code for code, dtype in enumerate(_DTYPES)}
-_KINDS = tuple(DimKind)
 
 
 def encode_slice_program(tasks: Sequence[SliceTask]) -> bytes:
@@ -119,7 +100,7 @@ def encode_slice_task(task: SliceTask) -> bytes:
         parts.append(_encode_window(task.window))
     if task.fill_value is not None:
         parts.append(pack(_FILL, "fill value", task.fill_value))
-    parts += _encode_ndls(task.ndls)
+    parts += encode_ndls(task.ndls)
     if task.table is not None:
         parts.append(_encode_table(task.table))
     size = _HEADER.size + sum(map(len, parts))
@@ -140,13 +121,7 @@ def encoded_size(task: SliceTask) -> int:
     size += _WINDOW.size if task.window else 0
     size += _FILL.size if task.fill_value is not None else 0
     size += _TABLE.size if task.table is not None else 0
-    for position, ndl in enumerate(task.ndls):
-        size += _NDL.size
-        if ndl.agent in MEMORY_AGENTS:
-            size += _BASE.size + _MEMORY_DIM.size * len(ndl.dims)
-        elif _twin(task.ndls, position) is None:
-            size += _REGISTER_DIM.size * len(ndl.dims)
-    return size
+    return size + ndls_bytes(task.ndls)
 
 
 @lru_cache(maxsize=8192)
@@ -241,51 +216,6 @@ def _encode_table(table: Sequence[tuple[int, int]]) -> bytes:
     return pack(_TABLE, "look-up table", *(number for entry in table for number in entry))
 
 
-def _twin(ndls: Sequence[Ndl], position: int) -> int | None:
-    """The first register descriptor before ``position`` with the same dims, when there are any dims."""
-    dims = ndls[position].dims
-    if not dims:
-        return None
-    for earlier in range(position):
-        if ndls[earlier].agent not in MEMORY_AGENTS and ndls[earlier].dims == dims:
-            return earlier
-    return None
-
-
-def _encode_ndls(ndls: Sequence[Ndl]) -> list[bytes]:
-    parts = []
-    for position, ndl in enumerate(ndls):
-        code = ndl.agent | _DTYPE_CODE[ndl.dtype] << 4
-        count = bits("dims of a descriptor", len(ndl.dims), 7)
-        if ndl.agent in MEMORY_AGENTS:
-            parts.append(pack(_NDL, ndl.agent.name, code, count))
-            parts.append(pack(_BASE, f"{ndl.agent.name} base", ndl.base))
-            parts += [_encode_memory_dim(dim) for dim in ndl.dims]
-            continue
-        if ndl.base or any(dim.stride for dim in ndl.dims):
-            raise does_not_fit(ndl.agent.name, ndl, "of a register descriptor, which has no address")
-        twin = _twin(ndls, position)
-        parts.append(pack(_NDL, ndl.agent.name, code, count if twin is None else _SHARED | twin))
-        if twin is None:
-            parts += [_encode_register_dim(dim) for dim in ndl.dims]
-    return parts
-
-
-def _walk_word(dim: NdlDim) -> int:
-    return bits("dim count", dim.count, 28) | bits("dim loop", dim.loop, 4) << 28
-
-
-def _encode_memory_dim(dim: NdlDim) -> bytes:
-    if not -_STRIDE_HALF <= dim.stride < _STRIDE_HALF:
-        raise does_not_fit("dim stride", dim.stride, "of 24 bits, signed")
-    placed = (dim.stride & _STRIDE_MASK) | dim.kind << 24
-    return pack(_MEMORY_DIM, "memory dim", _walk_word(dim), placed, dim.step)
-
-
-def _encode_register_dim(dim: NdlDim) -> bytes:
-    return pack(_REGISTER_DIM, "register dim", _walk_word(dim), bits("dim step", dim.step, 14) | dim.kind << 14)
-
-
 def _decode_task(data: bytes) -> SliceTask:
     reader = Reader(data, _KIND)
     _, mark, flags, vector, weights, loop_count, ndl_count = reader.take(_HEADER)
@@ -300,7 +230,7 @@ def _decode_task(data: bytes) -> SliceTask:
     plane = _decode_plane(reader, flags) if flags & _HAS_PLANE else None
     window = OutputWindow(*reader.take(_WINDOW)) if flags & _HAS_WINDOW else None
     fill = reader.take(_FILL)[0] if flags & _HAS_FILL else None
-    ndls = _decode_ndls(reader, ndl_count, loop_count)
+    ndls = decode_ndls(reader, ndl_count, loop_count)
     table = None
     if flags & _HAS_TABLE:
         numbers = reader.take(_TABLE)
@@ -336,45 +266,4 @@ def _decode_loop(reader: Reader) -> Loop:
 
 def _decode_plane(reader: Reader, flags: int) -> Plane:
     *numbers, pad_value = reader.take(_PLANE)
-    return Plane(*numbers, pad_value=_integer(reader, pad_value) if flags & _INTEGER_PAD else pad_value)
-
-
-def _decode_ndls(reader: Reader, count: int, loops: int) -> tuple[Ndl, ...]:
-    ndls: list[Ndl] = []
-    for _ in range(count):
-        code, dim_count = reader.take(_NDL)
-        agent, dtype = Agent(code & 15), _DTYPES[code >> 4]
-        if agent in MEMORY_AGENTS:
-            base = reader.take(_BASE)[0]
-            dims = _decode_memory_dims(reader, dim_count)
-        else:
-            base = 0
-            dims = _decode_register_dims(reader, dim_count, ndls)
-        if any(dim.loop >= loops for dim in dims):
-            raise reader.malformed(f"{agent.name} walks a loop that the nest of {loops} does not have")
-        ndls.append(Ndl(agent, base, dtype, dims))
-    return tuple(ndls)
-
-
-def _decode_memory_dims(reader: Reader, count: int) -> tuple[NdlDim, ...]:
-    raw = reader.raw(count * _MEMORY_DIM.size)
-    return tuple(
-        NdlDim(
-            _KINDS[placed >> 24],
-            word >> 28,
-            word & 0xFFFFFFF,
-            ((placed & _STRIDE_MASK) ^ _STRIDE_HALF) - _STRIDE_HALF,
-            step,
-        )
-        for word, placed, step in _MEMORY_DIM.iter_unpack(raw)
-    )
-
-
-def _decode_register_dims(reader: Reader, count: int, ndls: Sequence[Ndl]) -> tuple[NdlDim, ...]:
-    if count & _SHARED:
-        return ndls[count ^ _SHARED].dims
-    raw = reader.raw(count * _REGISTER_DIM.size)
-    return tuple(
-        NdlDim(_KINDS[packed >> 14], word >> 28, word & 0xFFFFFFF, 0, packed & 0x3FFF)
-        for word, packed in _REGISTER_DIM.iter_unpack(raw)
-    )
+    return Plane(*[*numbers, _integer(reader, pad_value) if flags & _INTEGER_PAD else pad_value])

@@ -19,13 +19,13 @@ from torq_byoc.npu_model.operands import (
     Axis,
     Box,
     MemoryOperand,
-    PlaneOperand,
-    ResultOperand,
     descriptor,
     lane_boxes,
     nest_axes,
     refuse,
 )
+from torq_byoc.npu_model.operands_plane import PlaneOperand
+from torq_byoc.npu_model.operands_result import ResultOperand
 
 
 @dataclass(frozen=True)

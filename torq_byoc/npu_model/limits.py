@@ -23,7 +23,7 @@ from torq_byoc.npu_model.isa import (
     SliceTask,
     Tag,
 )
-from torq_byoc.npu_model.limits_walk import ndl_problems
+from torq_byoc.npu_model.limits_walk import Nest, ndl_problems
 
 _ALWAYS = {Agent.REF, Agent.DEQW}
 _COMPUTE = {Agent.DEDR, Agent.CEDW, Agent.CEDR, Agent.CEPW, Agent.CEPR, Agent.ACPR}
@@ -50,8 +50,9 @@ def task_problems(task: SliceTask, config: NpuConfig) -> list[str]:
         problems += _window(task, task.window, config)
     if problems:
         return problems
+    nest = Nest(task)
     for ndl in task.ndls:
-        problems += [f"{ndl.agent.name}: {problem}" for problem in ndl_problems(task, ndl, config)]
+        problems += [f"{ndl.agent.name}: {problem}" for problem in ndl_problems(nest, ndl, config)]
     return problems
 
 

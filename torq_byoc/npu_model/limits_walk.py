@@ -11,32 +11,52 @@ import math
 from collections.abc import Iterator
 
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import MEMORY_AGENTS
+from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS
 from torq_byoc.npu_model.footprint import element_bytes, loop_strides, planar_loops
-from torq_byoc.npu_model.isa import Agent, DimKind, Ndl, NdlDim, Role, SliceTask
+from torq_byoc.npu_model.isa import Agent, DimKind, Ndl, NdlDim, OutputWindow, Role, SliceTask
 
-_FULL_WALK = {Agent.REF, Agent.CEDR, Agent.CEWR, Agent.CEPW, Agent.CEPR}
-_REPEATING = {Agent.CEDR, Agent.CEWR, Agent.CEPW}
+_FULL_WALK = frozenset({Agent.REF, Agent.CEDR, Agent.CEWR, Agent.CEPW, Agent.CEPR})
+_REPEATING = frozenset({Agent.CEDR, Agent.CEWR, Agent.CEPW})
 
 
-def ndl_problems(task: SliceTask, ndl: Ndl, config: NpuConfig) -> list[str]:
+class Nest:
+    """What the rules need to know of a task's loops, worked out once for all its descriptors."""
+
+    def __init__(self, task: SliceTask) -> None:
+        self.task = task
+        self.extents = [loop.extent for loop in task.loops]
+        self.units = [_unit(task, loop.role) for loop in task.loops]
+        self.steps = math.prod(-(-extent // unit) for extent, unit in zip(self.extents, self.units, strict=True))
+        self.planar = planar_loops(task)
+        self.lane = self.planar["lane"]
+
+    def logic_loops(self, ndl: Ndl) -> frozenset[int]:
+        """Loops whose addresses come from plane or window logic, not from strides."""
+        if ndl.agent is Agent.DEDR and self.task.plane:
+            return frozenset(self.planar.values())
+        if ndl.agent is Agent.DEQW and self.task.window:
+            return frozenset({self.lane})
+        return frozenset()
+
+
+def ndl_problems(nest: Nest, ndl: Ndl, config: NpuConfig) -> list[str]:
     """Everything about a descriptor that the machine cannot express or that contradicts its nest."""
     problems = list(_fields(ndl, config))
     if problems:
         return problems
-    problems += _walk(task, ndl)
-    problems += _bus(task, ndl, config)
+    if ndl.agent in _FULL_WALK and ndl.cycles() != nest.steps:
+        problems.append(f"{ndl.cycles()} steps in a nest of {nest.steps}")
+    if ndl.agent in MEMORY_AGENTS:
+        problems += _memory_walk(nest, ndl)
+        problems += _bus(nest, ndl, config)
+    else:
+        for loop, dims in _by_loop(ndl).items():
+            problems += _mixed_radix(nest, loop, dims, moves=False, held=False)
     return problems
 
 
-def nest_steps(task: SliceTask) -> int:
-    """Cycles of the whole nest: iterations of every loop, lanes and group members of a cycle together."""
-    return math.prod(math.ceil(loop.extent / _unit(task, position)) for position, loop in enumerate(task.loops))
-
-
-def _unit(task: SliceTask, position: int) -> int:
+def _unit(task: SliceTask, role: Role) -> int:
     """Iterations of a loop that one cycle does."""
-    role = task.loops[position].role
     return task.vector if role is Role.LANE else task.weights if role is Role.GROUP else 1
 
 
@@ -62,44 +82,39 @@ def _fields(ndl: Ndl, config: NpuConfig) -> Iterator[str]:
             yield "a dim of type S, which only DEQW has"
 
 
-def _walk(task: SliceTask, ndl: Ndl) -> Iterator[str]:
-    if ndl.agent in _FULL_WALK and ndl.cycles() != nest_steps(task):
-        yield f"{ndl.cycles()} steps in a nest of {nest_steps(task)}"
-    strides = loop_strides(ndl, len(task.loops))
-    planar = _logic_loops(task, ndl)
-    by_loop: dict[int, list[NdlDim]] = {}
+def _by_loop(ndl: Ndl) -> dict[int, list[NdlDim]]:
+    """The dims that count each loop, outermost first, without the plane walk of type S."""
+    found: dict[int, list[NdlDim]] = {}
     for dim in ndl.dims:
         if dim.kind is not DimKind.S:
-            by_loop.setdefault(dim.loop, []).append(dim)
-    for position, loop in enumerate(task.loops):
-        dims = by_loop.get(position, [])
-        moves = position in planar or strides[position] != 0
-        if moves and not dims and loop.extent > 1:
-            yield f"no dim walks loop {position}, which moves it"
-        held = ndl.agent in MEMORY_AGENTS and not moves
-        yield from _mixed_radix(task, position, dims, moves, held)
-        if ndl.agent in MEMORY_AGENTS and position not in planar and dims:
-            if strides[position] and dims[-1].step != 1:
-                yield f"loop {position} has no dim of step 1"
-            if any(dim.stride != strides[position] * dim.step for dim in dims):
-                yield f"the dims of loop {position} disagree about its stride of {strides[position]}"
-    if task.window and ndl.agent is Agent.DEQW:
-        yield from _window_dims(task, ndl)
+            found.setdefault(dim.loop, []).append(dim)
+    return found
 
 
-def _logic_loops(task: SliceTask, ndl: Ndl) -> set[int]:
-    """Loops whose addresses come from plane or window logic, not from strides."""
-    planar = planar_loops(task)
-    if ndl.agent is Agent.DEDR and task.plane:
-        return set(planar.values())
-    if ndl.agent is Agent.DEQW and task.window:
-        return {planar["lane"]}
-    return set()
+def _memory_walk(nest: Nest, ndl: Ndl) -> Iterator[str]:
+    strides = loop_strides(ndl, len(nest.extents))
+    logic = nest.logic_loops(ndl)
+    by_loop = _by_loop(ndl)
+    for loop in logic.difference(by_loop):
+        if nest.extents[loop] > 1:
+            yield f"no dim walks loop {loop}, which moves it"
+    for loop, dims in by_loop.items():
+        stride = strides[loop]
+        moves = loop in logic or stride != 0
+        yield from _mixed_radix(nest, loop, dims, moves=moves, held=not moves)
+        if loop in logic:
+            continue
+        if stride and dims[-1].step != 1:
+            yield f"loop {loop} has no dim of step 1"
+        if any(dim.stride != stride * dim.step for dim in dims):
+            yield f"the dims of loop {loop} disagree about its stride of {stride}"
+    if nest.task.window and ndl.agent is Agent.DEQW:
+        yield from _window_dims(nest, nest.task.window, ndl)
 
 
-def _mixed_radix(task: SliceTask, position: int, dims: list[NdlDim], moves: bool, held: bool) -> Iterator[str]:
+def _mixed_radix(nest: Nest, loop: int, dims: list[NdlDim], *, moves: bool, held: bool) -> Iterator[str]:
     """Counts that do not fit together; an operand ``held`` for a whole loop repeats one element on its lanes."""
-    extent, unit = task.loops[position].extent, _unit(task, position)
+    extent, unit = nest.extents[loop], nest.units[loop]
     room: int | None = None
     for dim in dims:
         if held and dim.kind is DimKind.L:
@@ -107,31 +122,26 @@ def _mixed_radix(task: SliceTask, position: int, dims: list[NdlDim], moves: bool
         if room is None:
             within = unit > 1 and dim.step != unit
             if within and moves and extent > unit:
-                yield f"no dim walks the {math.ceil(extent / unit)} steps of loop {position}"
+                yield f"no dim walks the {math.ceil(extent / unit)} steps of loop {loop}"
             room = unit if within else extent
         expected = math.ceil(room / dim.step)
         if dim.count != expected:
-            yield f"a dim of loop {position} counts {dim.count} steps of {dim.step}, expected {expected}"
+            yield f"a dim of loop {loop} counts {dim.count} steps of {dim.step}, expected {expected}"
         room = unit if dim.step == unit else min(room, dim.step)  # lanes past the end count as well
 
 
-def _window_dims(task: SliceTask, ndl: Ndl) -> Iterator[str]:
-    window = task.window
-    if window is None:
-        return
-    lane = planar_loops(task)["lane"]
-    rows = math.ceil(task.loops[lane].extent / window.frame_width)
+def _window_dims(nest: Nest, window: OutputWindow, ndl: Ndl) -> Iterator[str]:
+    lane = nest.lane
+    rows = -(-nest.extents[lane] // window.frame_width)
     walks = [(dim.loop, dim.count, dim.stride) for dim in ndl.dims if dim.kind is DimKind.S]
     if walks != [(lane, rows, window.row_stride), (lane, window.columns, window.column_stride)]:
         yield f"S dims {walks} for a window of {rows} x {window.columns}"
 
 
-def _bus(task: SliceTask, ndl: Ndl, config: NpuConfig) -> Iterator[str]:
+def _bus(nest: Nest, ndl: Ndl, config: NpuConfig) -> Iterator[str]:
     """What one cycle of a memory agent moves, against its bus and its independent addresses."""
-    if ndl.agent not in MEMORY_AGENTS:
-        return
     size = element_bytes(ndl)
-    lane = planar_loops(task)["lane"]
+    lane = nest.lane
     inside = [dim for dim in ndl.dims if dim.kind is DimKind.L]
     lanes = math.prod(dim.count for dim in inside if dim.loop == lane)
     members = math.prod(dim.count for dim in inside if dim.loop != lane)

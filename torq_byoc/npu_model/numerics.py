@@ -21,61 +21,26 @@ import numpy as np
 
 from torq_byoc.errors import InternalError, QuantizationError
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.floats import round_bf16, round_to
+from torq_byoc.npu_model.integers import LOW_WORD, MAX_SHIFT, clip_bounds, saturate, scaled, settled, update, wrap
 from torq_byoc.npu_model.isa import ActConfig, ActMode, Rounding
 
-MAX_SHIFT = 63
-"""Largest shift of ACT (a six-bit register)."""
+__all__ = [
+    "act_float",
+    "apply_act",
+    "clip_bounds",
+    "fixed_point",
+    "rescale",
+    "round_bf16",
+    "round_to",
+    "saturate",
+    "table_lookup",
+    "wrap",
+]
 
-_LOW_WORD = np.int64(0xFFFFFFFF)
-_EXACT_PRODUCT = 1 << 62
 _FLOAT_MODES = frozenset({ActMode.ACT, ActMode.ABS, ActMode.NEG, ActMode.CEL, ActMode.FLR, ActMode.F2I})
 _FLOAT_FUNCTIONS = {ActMode.ABS: np.abs, ActMode.NEG: np.negative, ActMode.CEL: np.ceil, ActMode.FLR: np.floor}
 _INTEGER_MODES = frozenset(ActMode) - {ActMode.CEL, ActMode.FLR, ActMode.F2I}
-
-
-def wrap(values: np.ndarray, sum_bits: int) -> np.ndarray:
-    """Two's complement numbers of ``sum_bits`` (1..64) bits: the low bits of integers, sign-extended.
-
-    Returns:
-        A new int64 array.
-    """
-    source = np.asarray(values)
-    wrapped = np.array(source, np.int64)
-    if sum_bits < source.dtype.itemsize * 8 + (source.dtype.kind == "u"):
-        wrapped <<= 64 - sum_bits
-        wrapped >>= 64 - sum_bits
-    return wrapped
-
-
-def clip_bounds(clip_min: float, clip_max: float, out: DType) -> tuple[int, int]:
-    """Integer bounds of an output: the clip bounds within the range of the type."""
-    low, high = out.integer_range
-    low = low if clip_min == -math.inf else max(low, math.ceil(clip_min))
-    high = high if clip_max == math.inf else min(high, math.floor(clip_max))
-    return low, high
-
-
-def saturate(values: np.ndarray, out: DType, clip_min: float = -math.inf, clip_max: float = math.inf) -> np.ndarray:
-    """Clip int64 values to the bounds and to the range of an integer type; returns that type."""
-    low, high = clip_bounds(clip_min, clip_max, out)
-    return np.asarray(np.clip(values, low, high)).astype(out.numpy)
-
-
-def _update(operation: np.ufunc, values: np.ndarray, other: np.ndarray | float) -> np.ndarray:
-    """``operation(values, other)``, in the memory of ``values`` where the result has their shape."""
-    other = np.asarray(other, values.dtype)
-    if np.broadcast_shapes(values.shape, other.shape) != values.shape:
-        return operation(values, other)
-    return operation(values, other, out=values)
-
-
-def _settled(values: np.ndarray, act: ActConfig, out: DType) -> np.ndarray:
-    """Zero point, clip and narrowing: the end of every integer mode; overwrites ``values``."""
-    low, high = clip_bounds(act.clip_min, act.clip_max, out)
-    values = np.asarray(values)
-    if act.zero_point:
-        values += act.zero_point
-    return np.minimum(np.maximum(values, low, out=values), high, out=values).astype(out.numpy)
 
 
 def rescale(
@@ -107,68 +72,6 @@ def rescale(
     return _act_on_integer(acc, act, bias, scale, out, None)
 
 
-def _scaled(total: np.ndarray, scale: np.ndarray | int | None, act: ActConfig) -> np.ndarray:
-    """``total * scale``, shifted right with rounding; overwrites ``total``.
-
-    Exact for totals up to 49 bits and scales up to 32; results beyond 62 bits are held at that bound, far
-    outside every output type.
-    """
-    if scale is None and act.shift == 0:
-        return total
-    factor = np.asarray(1 if scale is None else scale, np.int64)
-    if _magnitude(total) * _magnitude(factor) + (1 << act.shift) > _EXACT_PRODUCT:
-        return _shift_wide(total, factor, act.shift, act.rounding)
-    addend = _addend(total, act.shift, act.rounding)
-    product = total if scale is None else _update(np.multiply, total, factor)
-    if act.shift == 0:
-        return product
-    if act.rounding is Rounding.NTE:
-        addend = (product >> act.shift) & 1
-        addend += (1 << (act.shift - 1)) - 1
-    product = _update(np.add, product, addend)
-    product >>= act.shift
-    return product
-
-
-def _magnitude(values: np.ndarray) -> int:
-    """An upper bound of the absolute values, as a Python int."""
-    values = np.asarray(values)
-    if values.size == 0:
-        return 0
-    return max(abs(int(values.min())), abs(int(values.max())))
-
-
-def _addend(total: np.ndarray, shift: int, rounding: Rounding) -> np.ndarray | int:
-    """What is added before the shift; for ties to even, half a unit without regard to the tie.
-
-    TOSA's double rounding adds 2^30 more, away from zero, for shifts beyond 31.
-    """
-    if shift == 0 or rounding is Rounding.OFF:
-        return 0
-    half = 1 << (shift - 1)
-    if rounding is Rounding.DBL and shift > 31:
-        return np.where(total >= 0, half + (1 << 30), half - (1 << 30))
-    return half
-
-
-def _shift_wide(total: np.ndarray, factor: np.ndarray, shift: int, rounding: Rounding) -> np.ndarray:
-    """The same for products beyond int64, held as high * 2^32 + low with 0 <= low < 2^32."""
-    partial = (total & _LOW_WORD) * factor
-    high = (total >> 32) * factor + (partial >> 32)
-    low = partial & _LOW_WORD
-    addend = np.asarray(_addend(total, shift, rounding), np.int64)
-    if rounding is Rounding.NTE and shift:
-        addend = addend - 1 + ((low >> shift if shift < 32 else high >> (shift - 32)) & 1)
-    low = low + (addend & _LOW_WORD)
-    high = high + (addend >> 32) + (low >> 32)
-    low = low & _LOW_WORD
-    if shift >= 32:
-        return high >> (shift - 32)
-    bound = 1 << (30 + shift)
-    high = np.minimum(np.maximum(high, -bound), bound - 1)
-    return (high << (32 - shift)) + (low >> shift)
-
-
 def table_lookup(x: np.ndarray, table: np.ndarray | Sequence[tuple[int, int]]) -> np.ndarray:
     """Piecewise linear look-up of int16 numbers read as 9.7 fixed point (hardware doc 3.4).
 
@@ -185,33 +88,6 @@ def table_lookup(x: np.ndarray, table: np.ndarray | Sequence[tuple[int, int]]) -
     base = entries[:, 0].astype(np.int32).take(index)
     slope = entries[:, 1].astype(np.int32).take(index)
     return base + ((slope * (x & 127) + 64) >> 7)
-
-
-def round_bf16(x: np.ndarray) -> np.ndarray:
-    """fp32 (or float64, rounded to fp32 first) to bfloat16, to nearest, ties to even; NaN is 0x7FC0."""
-    with np.errstate(over="ignore"):
-        single = np.asarray(x, np.float32)
-    word = single.view(np.uint32)
-    rounded = np.array(word)
-    rounded >>= 16
-    rounded &= 1
-    rounded += 0x7FFF
-    rounded += word
-    rounded >>= 16
-    nan = np.isnan(single)
-    if nan.any():
-        rounded[nan] = 0x7FC0
-    return rounded.astype(np.uint16).view(DType.BF16.numpy)
-
-
-def round_to(x: np.ndarray, out: DType) -> np.ndarray:
-    """Round float64 or fp32 numbers to a float type, to nearest, ties to even; NaN becomes the quiet NaN."""
-    if out is DType.BF16:
-        return round_bf16(x)
-    with np.errstate(over="ignore"):
-        single = np.asarray(x, np.float32)
-    nan = np.isnan(single)
-    return np.where(nan, np.float32(np.nan), single) if nan.any() else single
 
 
 def act_float(
@@ -234,7 +110,7 @@ def act_float(
 def _biased_float(acc: np.ndarray, bias: np.ndarray | float) -> np.ndarray:
     """fp32 sum plus bias, as a new array."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return _update(np.add, np.array(acc, np.float32), bias)
+        return update(np.add, np.array(acc, np.float32), bias)
 
 
 def _clip_float(values: np.ndarray, clip_min: float, clip_max: float) -> np.ndarray:
@@ -296,7 +172,7 @@ def _no_such_mode(act: ActConfig, out: DType, data_is_float: bool) -> InternalEr
 def _act_on_float(acc: np.ndarray, act: ActConfig, bias: np.ndarray | float, out: DType) -> np.ndarray:
     values = _biased_float(acc, bias)
     if act.mode is ActMode.F2I:
-        return _settled(_to_integer(values, act.rounding), act, out)
+        return settled(_to_integer(values, act.rounding), act, out)
     if act.mode in _FLOAT_FUNCTIONS:
         _FLOAT_FUNCTIONS[act.mode](values, out=values)
     return round_to(_clip_float(values, act.clip_min, act.clip_max), out)
@@ -325,15 +201,15 @@ def _act_on_integer(
 ) -> np.ndarray:
     mode = act.mode
     if mode in (ActMode.CLZ, ActMode.LSL, ActMode.LSR, ActMode.ASR):
-        return _settled(_bit_operation(acc, act, scale), act, out)
-    total = _update(np.add, wrap(acc, act.sum_bits), bias)
+        return settled(_bit_operation(acc, act, scale), act, out)
+    total = update(np.add, wrap(acc, act.sum_bits), bias)
     if mode is ActMode.I2F:
         return round_to(_clip_float(total.astype(np.float32), act.clip_min, act.clip_max), out)
     if mode is ActMode.ABS:
         np.abs(total, out=total)
     elif mode is ActMode.NEG:
         np.negative(total, out=total)
-    values = _scaled(total, scale, act)
+    values = scaled(total, scale, act)
     if mode is ActMode.TABLE:
         if table is None:
             raise InternalError(
@@ -341,7 +217,7 @@ def _act_on_integer(
                 remedy="report it with the model; the kernel of this operator is at fault",
             )
         values = table_lookup(saturate(values, DType.INT16), table).astype(np.int64)
-    return _settled(values, act, out)
+    return settled(values, act, out)
 
 
 def _bit_operation(acc: np.ndarray, act: ActConfig, scale: np.ndarray | int | None) -> np.ndarray:
@@ -349,12 +225,12 @@ def _bit_operation(acc: np.ndarray, act: ActConfig, scale: np.ndarray | int | No
     value = wrap(acc, 32)
     if act.mode is ActMode.CLZ:
         # frexp gives the bit length of an exact float64; 0 has none.
-        return 32 - np.frexp((value & _LOW_WORD).astype(np.float64))[1].astype(np.int64)
+        return 32 - np.frexp((value & LOW_WORD).astype(np.float64))[1].astype(np.int64)
     amount = np.asarray(0 if scale is None else scale, np.int64) & MAX_SHIFT
     if act.mode is ActMode.LSL:
         return wrap(np.where(amount < 32, value << np.minimum(amount, 31), 0), 32)
     if act.mode is ActMode.LSR:
-        return wrap((value & _LOW_WORD) >> amount, 32)
+        return wrap((value & LOW_WORD) >> amount, 32)
     half = np.where(amount > 0, np.int64(1) << np.maximum(amount - 1, 0), 0)
     if act.rounding is Rounding.OFF:
         return value >> amount

@@ -76,7 +76,7 @@ def load_config(name_or_path: str | os.PathLike[str]) -> NpuConfig:
 
 def to_yaml(config: NpuConfig) -> str:
     """The whole machine as YAML, fields in the order of the description; ``config_from_yaml`` reads it back."""
-    return yaml.safe_dump(config_to_dict(config), sort_keys=False, default_flow_style=False)
+    return str(yaml.safe_dump(config_to_dict(config), sort_keys=False, default_flow_style=False))
 
 
 def config_from_yaml(text: str, where: str = "hardware YAML") -> NpuConfig:
@@ -97,7 +97,7 @@ def config_from_yaml(text: str, where: str = "hardware YAML") -> NpuConfig:
     return config_from_dict(data, where)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # the library has no type hints
     """The safe loader without aliases (a few lines of them expand to gigabytes) and repeated keys."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -113,7 +113,7 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} is repeated", node.value[position][0].start_mark
                 )
-        return super().construct_mapping(node, deep)
+        return dict(super().construct_mapping(node, deep))
 
 
 def _read(path: Path) -> str:

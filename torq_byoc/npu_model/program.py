@@ -166,7 +166,8 @@ def _check_meta(meta: _Meta, image_bytes: int) -> None:
         raise _damaged("segment table", f"segments of {sum(sizes)} bytes, image of {image_bytes}")
     for kind in {segment.kind for segment in meta.segments}.difference(SEGMENT_KINDS):
         raise _damaged("segment table", f"unknown kind {kind!r}")
-    addresses = [entry.address for entry in (*meta.segments, *meta.inputs, *meta.outputs, *meta.blocks)]
+    addresses = [segment.address for segment in meta.segments] + [block.address for block in meta.blocks]
+    addresses += [binding.address for binding in (*meta.inputs, *meta.outputs)]
     numbers = [*addresses, *(block.size for block in meta.blocks), meta.arena_address, meta.arena_bytes]
     if min(numbers) < 0:
         raise _damaged("addresses", f"{min(numbers)} is negative")

@@ -39,7 +39,7 @@ def execute_task_scalar(task: SliceTask, lram: np.ndarray) -> None:
     Raises:
         IndexError: the task leaves the memory.
     """
-    machine = _Machine(task, memoryview(lram))
+    machine = _Machine(task, lram.data)
     outer = [range(loop.extent) for loop in task.loops if loop.role is not Role.REDUCE]
     for point in itertools.product(*outer):
         machine.element(point)

@@ -7,7 +7,6 @@ program has no other observable order.  Memory that nothing has written reads as
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -22,7 +21,9 @@ from torq_byoc.npu_model.scalar import execute_task_scalar
 from torq_byoc.npu_model.xram import Region, XramMap
 
 _UNDEFINED = 0xA5
+
 _PLANS = 16384
+"""Slice programs whose analysis is kept; further ones are analysed at every start."""
 
 
 class Simulator:
@@ -37,7 +38,7 @@ class Simulator:
         self.program = program
         self._scalar = scalar
         self._map = XramMap(program)
-        self._slice_programs: OrderedDict[bytes, tuple[_Runnable, ...]] = OrderedDict()
+        self._slice_programs: dict[bytes, tuple[_Runnable, ...]] = {}
         self._blocks: dict[bytes, tuple[NssTask, ...]] = {}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -79,9 +80,9 @@ class Simulator:
         code = lram[start.address : start.address + start.size].tobytes()
         runnables = self._slice_programs.get(code)
         if runnables is None:
-            runnables = self._slice_programs[code] = tuple(self._prepare(code))
-            while len(self._slice_programs) > _PLANS:
-                self._slice_programs.popitem(last=False)
+            runnables = tuple(self._prepare(code))
+            if len(self._slice_programs) < _PLANS:
+                self._slice_programs[code] = runnables
         for runnable in runnables:
             runnable.run(lram)
 

@@ -63,15 +63,15 @@ class Memory:
 
     def first_not(self, wanted: np.ndarray, kind: int) -> int | None:
         """The first of some LRAM bytes that is not of a kind, or None."""
-        for start, end in wanted.tolist() if len(wanted) <= _LOOP_LIMIT else ():
-            wrong = self._lram[start:end] != kind
-            if wrong.any():
-                return start + int(wrong.argmax())
         if len(wanted) <= _LOOP_LIMIT:
+            for start, end in wanted.tolist():
+                wrong = self._lram[start:end] != kind
+                if wrong.any():
+                    return int(start + wrong.argmax())
             return None
         low = int(wanted[0, 0])
         wrong = _mask(wanted) & (self._lram[low : int(wanted[-1, 1])] != kind)
-        return low + int(wrong.argmax()) if wrong.any() else None
+        return int(low + wrong.argmax()) if wrong.any() else None
 
     def holds(self, start: int, end: int, kind: int, address: int | None = None) -> bool:
         """Whether LRAM bytes are all of a kind and, for a block, came from an XRAM address."""

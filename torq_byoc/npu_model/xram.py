@@ -10,7 +10,7 @@ import numpy as np
 
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
 from torq_byoc.npu_model.isa import DmaDescriptor
-from torq_byoc.npu_model.program import Program
+from torq_byoc.npu_model.program import Program, Segment
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def _regions(program: Program) -> list[Region]:
 
 
 def _constant_regions(program: Program) -> list[Region]:
-    groups: list[list] = []
+    groups: list[list[Segment]] = []
     for segment in sorted((s for s in program.segments if s.data), key=lambda s: s.address):
         last = groups[-1][-1] if groups else None
         if last and last.kind == segment.kind and last.address + len(last.data) == segment.address:

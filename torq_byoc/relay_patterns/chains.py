@@ -98,6 +98,8 @@ class _Grouping(relax.PyExprMutator):
         if not isinstance(expr, relax.Var) or expr in group.members:
             return isinstance(expr, relax.Var) or _is_scalar(expr)
         value = self.values.get(expr)
+        if not isinstance(value, Call):
+            return False
         if op_name(value) == "relax.dequantize":
             accepted = self._collect_source(value, group)
         elif op_name(value) in ELEMENTWISE_OPS:

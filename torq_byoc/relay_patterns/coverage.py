@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from tvm import relax
 from tvm.ir import Call
 
 from torq_byoc.frontend import onnx_node_name
-from torq_byoc.relay_patterns.view import constant_value, dtype_of, op_name
+from torq_byoc.relay_patterns.view import constant_value, dtype_of, op_name, shape_of
 
 BOUNDARY = "float input/output boundary"
 _QUANTIZATION = ("relax.quantize", "relax.dequantize")
@@ -18,11 +19,12 @@ _QUANTIZATION = ("relax.quantize", "relax.dequantize")
 
 @dataclass(frozen=True)
 class CpuOp:
-    """An operator that runs on the CPU: its ONNX node, its name, and the reason."""
+    """An operator that runs on the CPU: its ONNX node, its name, the reason, and its multiply-accumulates."""
 
     node: str
     op: str
     reason: str
+    macs: int = 0
 
 
 def cpu_ops(
@@ -42,7 +44,7 @@ def cpu_ops(
         if isinstance(expr, Call) and not (isinstance(expr.op, tvm.ir.GlobalVar) and expr.op.name_hint in partitions):
             node = onnx_node_name(expr) or ""
             reason = refusals.get(call_key(expr)) or _reason(expr, precision)
-            found.append(CpuOp(node, _short_name(expr), reason))
+            found.append(CpuOp(node, _short_name(expr), reason, macs(expr)))
 
     relax.analysis.post_order_visit(main, visit)
     return tuple(found)
@@ -51,6 +53,23 @@ def cpu_ops(
 def call_key(call: Call) -> str:
     """Identifies a call across the passes of partitioning: operator, ONNX node and result type."""
     return f"{_short_name(call)}|{onnx_node_name(call) or ''}|{call.ty}"
+
+
+def macs(call: Call) -> int:
+    """Multiply-accumulates of a convolution or matrix product; 0 for other operators and dynamic shapes."""
+    name, result = op_name(call).removeprefix("relax."), shape_of(call)
+    operands = [shape_of(argument) for argument in call.args[:2] if hasattr(argument, "ty")]
+    if result is None or len(operands) < 2 or None in operands:
+        return 0
+    data, weight = operands
+    assert data is not None and weight is not None
+    if name == "matmul":
+        return math.prod(result) * data[-1]
+    if name in ("nn.conv1d", "nn.conv2d", "nn.conv3d"):
+        return math.prod(result) * math.prod(weight[1:])
+    if name in ("nn.conv1d_transpose", "nn.conv2d_transpose"):
+        return math.prod(data) * math.prod(weight[1:])
+    return 0
 
 
 def _short_name(call: Call) -> str:

@@ -5,8 +5,9 @@ Before                                          After
 one dequantize read by many                     a dequantize of its own for every reader
 transpose(dequantize(x))                        dequantize(transpose(x)): data moves as integers
 quantize(reshape(conv(...)))                    reshape(quantize(conv(...)))
-reshape(dequantize(constant))                   dequantize(reshaped constant)
+reshape(dequantize(constant))                   dequantize(reshaped constant); a plain constant alike
 quantize(dequantize(x)), same parameters        x
+two equal quantizes of one tensor               one
 max_pool(dequantize(x)), relu alike             dequantize(quantize(max_pool(dequantize(x)))): nothing is lost
 quantize(max_pool(conv(...)))                   quantize(max_pool(dequantize(quantize(conv(...)))))
 split(x)[i]                                     strided_slice(x)
@@ -67,6 +68,8 @@ class _Normalizer(relax.PyExprMutator):
     def start(self, function: relax.Function | None) -> None:
         """Forget the last function and count the readers of this one's variables."""
         self.held: dict[relax.Var, Call] = {}
+        self.constants: dict[relax.Var, relax.Expr] = {}
+        self.quantized: dict[tuple[relax.Expr, str, float, int], relax.Var] = {}
         self.moves: dict[relax.Var, Call] = {}
         self.splits: dict[relax.Var, Call] = {}
         self.readers: Counter[relax.Var] = Counter()
@@ -85,6 +88,8 @@ class _Normalizer(relax.PyExprMutator):
 
     def visit_dataflow_var_(self, op: relax.DataflowVar) -> relax.Expr:
         """Every reader of a held dequantize gets one of its own (a new call: TVM tells bindings apart by value)."""
+        if op in self.constants:
+            return self.constants[op]
         held = self.held.get(op)
         if held is None:
             return super().visit_dataflow_var_(op)
@@ -98,22 +103,33 @@ class _Normalizer(relax.PyExprMutator):
             value = value if part is None else part
         if op_name(value) == "relax.split":
             self.splits[var] = value
-        if not isinstance(var, relax.DataflowVar) or not isinstance(value, Call):
+        if not isinstance(value, Call):
             super().visit_var_binding_(relax.VarBinding(var, value) if value is not binding.value else binding)
             return
-        if _changes_nothing(value):
-            self._alias(var, value.args[0])
-            return
-        held = self._as_dequantize(value, self.reader_ops[var])
-        if held is not None:
-            self.held[var] = held
+        if isinstance(var, relax.DataflowVar) and self._held_back(var, value):
             return
         rewritten = self._rewritten(value)
-        new_var = self.builder_.emit(rewritten, var.name)
+        leaves = self.builder_.current_block_is_dataflow() and not isinstance(var, relax.DataflowVar)
+        new_var = (self.builder_.emit_output if leaves else self.builder_.emit)(rewritten, var.name)
         if is_movement(value) or op_name(value) in _SELECTING:
             self.moves[new_var] = rewritten
             self.readers[new_var] = self.readers[var]
         self.set_var_remap(var, new_var)
+
+    def _held_back(self, var: relax.Var, value: Call) -> bool:
+        """Remember what ``var`` stands for when its readers need no binding of it."""
+        constant = constant_value(value.args[0]) if is_movement(value) else None
+        moved = moved_constant(value, constant) if constant is not None else None
+        if moved is not None:
+            self.constants[var] = relax.const(moved)
+        elif _changes_nothing(value):
+            self._alias(var, value.args[0])
+        else:
+            held = self._as_dequantize(value, self.reader_ops[var])
+            if held is None:
+                return False
+            self.held[var] = held
+        return True
 
     def _alias(self, var: relax.Var, source: relax.Expr) -> None:
         """Let ``var`` stand for ``source``."""
@@ -212,7 +228,7 @@ class _Normalizer(relax.PyExprMutator):
         """Quantize ``source`` (already rewritten) as early as its movements allow."""
         move = self.moves.get(source) if isinstance(source, relax.Var) else None
         if move is None or self.readers[source] != 1:
-            return self._quantize_like(quantize, quant, source, quantize.span)
+            return self._shared_quantize(quantize, quant, source)
         if op_name(move) in _SELECTING:
             codes = self.builder_.emit(self._risen(quantize, quant, move.args[0]))
             back = relax.op.dequantize(codes, *quantize.args[1:], axis=quant.axis, out_dtype="float32")
@@ -224,9 +240,16 @@ class _Normalizer(relax.PyExprMutator):
         fill = float(quant.params().quantize(pad_fill(move))) if op_name(move) == "relax.nn.pad" else None
         return applied_to(move, self.builder_.emit(self._risen(quantize, quant, move.args[0])), fill)
 
+    def _shared_quantize(self, quantize: Call, quant: Quantization, source: relax.Expr) -> relax.Expr:
+        """``source`` quantized; the earlier result when it has been quantized in this way before."""
+        key = (source, quant.dtype, float(quant.scale[0]), int(quant.zero_point[0]))
+        if key not in self.quantized:
+            self.quantized[key] = self.builder_.emit(self._quantize_like(quantize, quant, source, quantize.span))
+        return self.quantized[key]
+
     def _part(self, quantize: Call, quant: Quantization, field: relax.Expr) -> relax.Expr:
         value = self.lookup_binding(field) if isinstance(field, relax.Var) else None
-        if op_name(value) == "relax.dequantize":
+        if isinstance(value, Call) and op_name(value) == "relax.dequantize":
             present = quantization_of(value)
             if present is not None and _same(present, quant):
                 return value.args[0]

@@ -31,8 +31,13 @@ def weight_reasons(weight: Operand, channel_axis: int) -> list[str]:
 def integer_weights(weight: Operand, channel_axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights without zero point (int8, else int16) and float64 scales, one a channel."""
     assert weight.quant is not None
-    channels = weight.shape[channel_axis]
-    return _centered(weight), np.broadcast_to(weight.quant.scale, channels)
+    weights = _centered(weight)
+    scales = np.broadcast_to(weight.quant.scale, weight.shape[channel_axis])
+    others = tuple(axis for axis in range(weights.ndim) if axis != channel_axis % weights.ndim)
+    alive = weights.any(axis=others)
+    # Any scale is right for a channel of zeros; exporters write the smallest float there, and with it the
+    # channel's bias would leave 32 bits.
+    return weights, np.where(alive, scales, scales[alive].max()) if alive.any() else scales
 
 
 def _centered(weight: Operand) -> np.ndarray:

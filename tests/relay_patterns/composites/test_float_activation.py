@@ -114,6 +114,11 @@ def test_simple_functions_are_exact():
     assert np.array_equal(apply("clip", x, low=-1.0, high=6.0).astype(float), np.clip(real, -1, 6))
 
 
+def test_round_goes_to_even_over_the_whole_range():
+    x = normal_bf16()
+    assert np.array_equal(apply("round", x).astype(np.float64), np.rint(x.astype(np.float64)))
+
+
 def test_tails_reach_their_limits():
     far = np.array([-1e30, -1000.0, -50.0, 50.0, 1000.0, 1e30], BF16)
     real = far.astype(np.float64)

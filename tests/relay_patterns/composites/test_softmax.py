@@ -54,13 +54,25 @@ def test_eight_bit_rows_are_within_one_code(length: int, dtype: DType):
 
 @pytest.mark.parametrize("length", [2, 65, 1000])
 def test_sixteen_bit_rows(length: int):
-    for scale in (3e-5, 4e-4, 3e-3):
+    for scale in (3e-5, 4e-4, 3e-3, 2.0):
         source = QuantParams(scale, -100, INT16)
         codes = rows(length, INT16)
         for out, limit in ((OUT[INT8], 1), (OUT[UINT8], 1), (OUT[INT16], 16)):
             actual = run([codes], [source], lambda b, x, out=out: softmax.lower(b, x, -1, out, "node"))
             wanted = out.quantize(float_softmax(source.dequantize(codes), -1))
             assert code_distance(actual, wanted) <= limit, (scale, out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [*range(2, 80), 127, 255, 256, 511, 777, 2048, 3000, 8400, 20000])
+def test_eight_bit_rows_of_many_lengths(length: int):
+    for scale in np.geomspace(0.002, 2.0, 13):
+        source = QuantParams(float(scale), -128, INT8)
+        codes = rows(length, INT8, 120)
+        for out in (OUT[INT8], OUT[UINT8]):
+            actual = run([codes], [source], lambda b, x, out=out: softmax.lower(b, x, -1, out, "node"))
+            wanted = out.quantize(float_softmax(source.dequantize(codes), -1))
+            assert code_distance(actual, wanted) <= 1, (scale, out)
 
 
 def test_values_that_vanish_one_by_one_count_together():

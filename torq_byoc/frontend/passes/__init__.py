@@ -23,6 +23,7 @@ from torq_byoc.frontend.passes.remove_dead import remove_dead
 from torq_byoc.frontend.passes.remove_identities import remove_identities
 from torq_byoc.frontend.passes.split_dequantize import split_dequantize
 from torq_byoc.frontend.passes.store_constants import store_constants
+from torq_byoc.frontend.passes.unroll_recurrent import unroll_recurrent
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
         merge_transposes,
         explicit_padding,
         qoperator_to_qdq,
+        unroll_recurrent,
         batch_norm_to_affine,
         fold_affine,
         binary_chains,
@@ -52,7 +54,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
     )
 )
 
-REQUIRED = frozenset({"store_constants", "qoperator_to_qdq", "inline_constant_if"})
+REQUIRED = frozenset({"store_constants", "qoperator_to_qdq", "unroll_recurrent", "inline_constant_if"})
 """Passes that later stages rely on; they cannot be disabled."""
 
 __all__ = ["PASSES", "REQUIRED", "CleanUp", "GraphEditor"]

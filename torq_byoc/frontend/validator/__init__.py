@@ -11,6 +11,7 @@ from torq_byoc.errors import ModelFileError
 from torq_byoc.frontend.shapes import infer_shapes
 from torq_byoc.frontend.validator.axes import check_axes
 from torq_byoc.frontend.validator.expansion import check_expansions, check_sizes
+from torq_byoc.frontend.validator.layers import check_layers
 from torq_byoc.frontend.validator.operators import check_operators
 from torq_byoc.frontend.validator.quantization import check_quantization
 from torq_byoc.frontend.validator.size import check_size
@@ -44,8 +45,9 @@ def validate(model: onnx.ModelProto) -> None:
 
 
 def check_semantics(model: onnx.ModelProto) -> None:
-    """The checks that need inferred shapes: axes, quantization parameters, sizes of all results."""
+    """The checks that need inferred shapes: axes, channels, quantization parameters, sizes of all results."""
     check_axes(model)
+    check_layers(model)
     check_quantization(model)
     check_sizes(model)
 

@@ -126,6 +126,12 @@ def sine(e: Emitter, x: str, phase: float = 0.0) -> str:
     return affine(e, e.act(value, BF16, integer_rescale(), mode="I2F"), 2.0**-SINE_BITS)
 
 
+def rounded(e: Emitter, x: str) -> str:
+    """The nearest whole number, ties to even: adding and taking away 1.5 * 2**23 in fp32 leaves no fraction."""
+    constant = 1.5 * 2.0**float_table.FP32_MANTISSA
+    return e.act(e.act(x, DType.FP32, float_rescale(constant)), BF16, float_rescale(-constant))
+
+
 def _sign(e: Emitter, x: str) -> str:
     """+-1 or 0: x times the largest power of two twice, clipped."""
     huge = affine(e, x, 2.0**120, clip=(-1.0, 1.0))
@@ -148,6 +154,7 @@ RECIPES: dict[str, Callable[..., str]] = {
     "pow": power,
     "reciprocal": float_patterns.reciprocal,
     "relu": lambda e, x: clip(e, x, 0.0),
+    "round": rounded,
     "rsqrt": float_patterns.rsqrt,
     "sigmoid": lambda e, x: float_table.lower(e, x, functions.sigmoid, SIGMOID_RANGE),
     "sign": _sign,

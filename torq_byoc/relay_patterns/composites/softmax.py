@@ -8,7 +8,8 @@ Integer, with d = x - max(x) <= 0 per row:
 
 Rows of more than ``SINGLE_TABLE_ROW`` elements need the residues: thousands of values just under half a
 unit would otherwise vanish from the sum.  For 8-bit outputs the result is within one code of
-dequantize -> softmax -> quantize for rows of up to 65,536 elements.
+dequantize -> softmax -> quantize for rows of up to 65,536 elements; 16-bit inputs, whose exponentials are
+interpolated, reach 16-bit outputs within 16 codes of 2**-15.
 
 bf16: 2**((x - max) * log2 e) from one table of bf16 patterns, an fp32 sum, its reciprocal from one table.
 """
@@ -143,20 +144,20 @@ def _exact_tables(scale: float) -> tuple[np.ndarray, np.ndarray, int]:
     return tables.exact_table(whole), tables.exact_table(rest), EXACT_RESIDUE_BITS
 
 
-def _wide_range(scale: float) -> float:
-    """Largest -d, in codes, that the piecewise tables resolve."""
-    return min(65536.0, LOWEST_EXPONENT * math.log(2.0) / scale)
+def _wide_range(scale: float) -> int:
+    """Largest -d, in codes and even, that the piecewise tables resolve."""
+    return min(tables.POSITIONS, 2 * math.ceil(LOWEST_EXPONENT * math.log(2.0) / scale / 2))
 
 
 def _wide_index(scale: float) -> Rescale:
     codes = _wide_range(scale)
-    return integer_rescale((tables.POSITIONS - 1) / codes, bias=round(codes / 2))
+    return integer_rescale((tables.POSITIONS - 1) / codes, bias=codes // 2)
 
 
 def _wide_exponentials(scale: float) -> np.ndarray:
     """UNIT * exp at every position of ``_wide_index``."""
     codes = _wide_range(scale)
-    d = tables.positions() * (codes / (tables.POSITIONS - 1)) - round(codes / 2)
+    d = tables.positions() * (codes / (tables.POSITIONS - 1)) - codes // 2
     return np.exp(np.minimum(d, 0.0) * scale) * UNIT
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torq_byoc.relay_patterns.patterns import (
     activation,
     conv,
+    conv_transpose,
     dense,
     division,
     elementwise,
@@ -19,6 +20,7 @@ from torq_byoc.relay_patterns.registry import Pattern, Precision
 
 PATTERNS: tuple[Pattern, ...] = (
     *conv.PATTERNS,
+    *conv_transpose.PATTERNS,
     *dense.PATTERNS,
     *normalization.PATTERNS,
     *softmax.PATTERNS,

@@ -163,9 +163,8 @@ def check_power(view: View) -> list[str]:
 def lower_power(low: Lowering) -> str:
     """Products, roots or the logarithm, by exponent."""
     base, exponent = low.view.root.args
-    return activation.lower(
-        low.builder, low.tensor(base), "pow", None, low.origin, exponent=float(np.ravel(constant_value(exponent))[0])
-    )
+    value = float(low.view.operand(exponent).real().reshape(-1)[0])
+    return activation.lower(low.builder, low.tensor(base), "pow", None, low.origin, exponent=value)
 
 
 def _affine_step(x: DFPattern) -> DFPattern:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from tvm.ir import Call
 from tvm.relax.dpl import DFPattern, is_const, wildcard
 
+from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.relay_patterns.arithmetic import float_rescale, requantization, wide_sum
 from torq_byoc.relay_patterns.legality import activation_reasons, float_reasons, int_attr, output_reasons
 from torq_byoc.relay_patterns.lowering import Lowering, ints, quant_of
 from torq_byoc.relay_patterns.matchers import activated, biased, dequantized, one_of, quantized
 from torq_byoc.relay_patterns.parameters import bias_of, integer_weights, weight_reasons
+from torq_byoc.relay_patterns.quant_params import QuantParams
 from torq_byoc.relay_patterns.registry import Pattern
 from torq_byoc.relay_patterns.view import View, op_name, static_shape
 
@@ -114,7 +115,14 @@ def lower_float(low: Lowering) -> str:
     return _emit(low, conv, weights, Geometry.of(conv).attrs(), DType.BF16, rescale)
 
 
-def _emit(low: Lowering, conv: Call, weights: np.ndarray, attrs: dict, out, rescale) -> str:  # type: ignore[no-untyped-def]
+def _emit(
+    low: Lowering,
+    conv: Call,
+    weights: np.ndarray,
+    attrs: dict[str, object],
+    out: QuantParams | DType,
+    rescale: Rescale,
+) -> str:
     """Emit the conv2d; a 1-D convolution gets height 1 on the way in and loses it on the way out."""
     data, shape = low.tensor(conv.args[0]), static_shape(conv)
     if len(shape) == 4:
@@ -126,12 +134,6 @@ def _emit(low: Lowering, conv: Call, weights: np.ndarray, attrs: dict, out, resc
         "conv2d", [data, low.constant(weights)], (shape[0], shape[1], 1, shape[2]), out, attrs=attrs, rescale=rescale
     )
     return low.reshaped(flat, shape)
-
-
-def macs(call: Call) -> int:
-    """Multiply-accumulates of a convolution."""
-    weight = static_shape(call.args[1])
-    return math.prod(static_shape(call)) * math.prod(weight[1:])
 
 
 PATTERNS = (

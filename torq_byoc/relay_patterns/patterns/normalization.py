@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from tvm.ir import Call
@@ -20,12 +21,27 @@ from torq_byoc.relay_patterns.registry import Pattern
 from torq_byoc.relay_patterns.view import View, constant_value, op_name, shape_of, static_shape
 
 
-def _lrn_graph(x: DFPattern) -> DFPattern:
-    """What the importer makes of ONNX's LRN."""
-    square = is_op("relax.reshape")(is_op("relax.multiply")(x, x), wildcard())
+def _lrn_graph(read: Callable[[], DFPattern]) -> DFPattern:
+    """What the importer makes of ONNX's LRN; ``read`` gives a pattern for every time that it reads x."""
+    square = is_op("relax.reshape")(is_op("relax.multiply")(read(), read()), wildcard())
     mean = is_op("relax.reshape")(is_op("relax.nn.avg_pool2d")(square), wildcard())
     denominator = is_op("relax.add")(is_op("relax.multiply")(mean, is_const()), is_const())
-    return is_op("relax.divide")(x, is_op("relax.power")(denominator, is_const()))
+    return is_op("relax.divide")(read(), is_op("relax.power")(denominator, is_const()))
+
+
+def _quantized_lrn_graph() -> DFPattern:
+    codes = wildcard()
+    return quantized(_lrn_graph(lambda: dequantized(codes)))
+
+
+def _float_lrn_graph() -> DFPattern:
+    x = wildcard()
+    return _lrn_graph(lambda: x)
+
+
+def check_quantized_lrn(view: View) -> list[str]:
+    """Data and result quantized per tensor; a window centred on the channel, padded by zeros that count."""
+    return quantized_reasons(view, view.require("divide").args[0]) + _window_reasons(view)
 
 
 def check_lrn(view: View) -> list[str]:
@@ -186,14 +202,8 @@ def lower_variance(low: Lowering) -> str:
 
 PATTERNS = (
     Pattern("torq.prelu.written_out", "quantized", _written_out_graph, check_written_out, lower_written_out),
-    Pattern(
-        "torq.lrn",
-        "quantized",
-        lambda: quantized(_lrn_graph(dequantized())),
-        lambda v: quantized_reasons(v, v.require("divide").args[0]) + _window_reasons(v),
-        lower_lrn,
-    ),
-    Pattern("torq.bf16.lrn", "bf16", lambda: _lrn_graph(wildcard()), check_lrn, lower_lrn),
+    Pattern("torq.lrn", "quantized", _quantized_lrn_graph, check_quantized_lrn, lower_lrn),
+    Pattern("torq.bf16.lrn", "bf16", _float_lrn_graph, check_lrn, lower_lrn),
     Pattern(
         "torq.prelu",
         "quantized",

@@ -8,6 +8,7 @@ import numpy as np
 from tvm.ir import Call
 from tvm.relax.dpl import DFPattern, wildcard
 
+from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.relay_patterns import affine
 from torq_byoc.relay_patterns.affine import Affine
@@ -161,7 +162,9 @@ def lower_float(low: Lowering) -> str:
     return low.emit("mul", [total, reciprocal], shape, DType.BF16, rescale=float_rescale(bounds=low.bounds()))
 
 
-def _emit(low: Lowering, call: Call, op: str, attrs: dict, out: QuantParams | DType, rescale) -> str:  # type: ignore[no-untyped-def]
+def _emit(
+    low: Lowering, call: Call, op: str, attrs: dict[str, object], out: QuantParams | DType, rescale: Rescale
+) -> str:
     """Emit the pool; a 1-D pool gets height 1 on the way in and loses it on the way out."""
     data, shape = low.tensor(call.args[0]), static_shape(call)
     if len(shape) == 4:
