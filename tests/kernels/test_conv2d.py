@@ -22,6 +22,7 @@ from tests.kernels.infra import (
 )
 from torq_byoc.kernels.conv2d import Conv2d
 from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 
@@ -170,6 +171,17 @@ def test_a_small_plane_takes_blocks_of_more_channels() -> None:
     blocks = [Case(**GEOMETRIES[f"wide blocks{which}"]).steps[1] for which in ("", " of groups")]
     assert blocks == [8, 8]
     assert Case((1, 33, 3, 3), 64, (1, 1)).steps[1] == 16
+
+
+def test_macs_count_the_products_of_one_group() -> None:
+    case = Case((2, 12, 5, 6), 8, (3, 3), pads=(1, 1, 1, 1), groups=4)
+    assert Conv2d().macs(case.graph, case.node) == 2 * 8 * 5 * 6 * 3 * 9
+
+
+def test_a_tile_reads_the_channels_of_its_groups_only() -> None:
+    case = Case((1, 12, 9, 9), 24, (3, 3), pads=(1, 1, 1, 1), groups=3)
+    region = Conv2d().input_region(case.graph, case.node, 0, Region((0, 8, 4, 0), (1, 8, 2, 9)))
+    assert region == Region((0, 4, 3, 0), (1, 4, 4, 9))
 
 
 def test_wide_blocks_leave_room_on_a_small_machine() -> None:

@@ -193,10 +193,10 @@ def transposed(precision, *, shape=(1, 4, 5, 6), kernel=(3, 3), out_channels=6, 
         scales = 10.0 ** rng.uniform(-4, -2, out_channels // group)
         x, w = m.qinput(shape, 0.02, -128), m.qconst(weights, scales, axis=1)
     y = m.op("ConvTranspose", x, w, m.const(bias), group=group, **attrs)
-    m.output(
-        y if precision == "bf16" else m.quantize(m.op("Relu", y), 0.02, 100),
-        "float32" if precision == "bf16" else "int8",
-    )
+    if precision == "bf16":
+        m.output(y)
+    else:
+        m.output(m.quantize(m.op("Relu", y), 0.02, 100), "int8")
     return m.proto()
 
 
@@ -208,3 +208,15 @@ def test_transposed(attrs):
 @pytest.mark.parametrize("attrs", TRANSPOSED)
 def test_transposed_bf16(attrs):
     check_float(transposed("bf16", **attrs))
+
+
+def test_a_channel_of_zeros_with_the_smallest_scale_keeps_its_bias():
+    rng = np.random.default_rng(10)
+    m = Model()
+    weights = rng.integers(-127, 128, (3, 2, 3, 3)).astype(np.int8)
+    weights[1] = 0
+    w = m.qconst(weights, np.array([0.01, 1e-30, 0.002]))
+    y = m.op("Conv", m.qinput((1, 2, 6, 6), 0.02, 4), w, m.const(np.array([0.1, 1.25, -0.3], np.float32)))
+    m.output(m.quantize(y, 0.03, 5), "int8")
+    graph = check_quantized(m.proto())
+    assert ops(graph) == ["conv2d"]

@@ -10,11 +10,14 @@ from tests.relay_patterns.infra import Model, check_float, check_quantized, ops
 SHAPE = (2, 3, 5, 4)
 
 
+INT8 = ("int8", "int8")
+
+
 def binary(
     kind,
     scales=(0.021, 0.0057),
     zeros=(-128, 127),
-    dtypes=("int8", "int8"),
+    dtypes=INT8,
     out=(0.025, -11, "int8"),
     shapes=(SHAPE, SHAPE),
     relu=False,
@@ -49,7 +52,8 @@ def test_relu_folds():
 
 
 @pytest.mark.parametrize(
-    "dtypes, zeros", [(("int8", "uint8"), (-128, 255)), (("uint8", "uint8"), (0, 128)), (("int16", "int8"), (0, 9))]
+    "dtypes, zeros",
+    [(("int8", "uint8"), (-128, 255)), (("uint8", "uint8"), (0, 128)), (("int16", "int8"), (0, 9))],
 )
 @pytest.mark.parametrize("kind", ["Add", "Mul", "Max"])
 def test_mixed_types(kind, dtypes, zeros):

@@ -18,9 +18,7 @@ MOVES = {
     "reshape": lambda m, x: m.op("Reshape", x, m.const(int64(2, 4, 48))),
     "flatten": lambda m, x: m.op("Flatten", x, axis=2),
     "transpose": lambda m, x: m.op("Transpose", x, perm=[0, 2, 3, 1]),
-    "slice": lambda m, x: m.op(
-        "Slice", x, m.const(int64(1, -6)), m.const(int64(3, -1)), m.const(int64(1, 3)), m.const(int64(1, 2))
-    ),
+    "slice": lambda m, x: m.op("Slice", x, *(m.const(int64(*v)) for v in ((1, -6), (3, -1), (1, 3), (1, 2)))),
     "pad": lambda m, x: m.op("Pad", x, m.const(int64(0, 1, 0, 2, 0, 0, 3, 1)), m.const(np.float32(0.0))),
     "tile": lambda m, x: m.op("Tile", x, m.const(int64(1, 2, 1, 3))),
     "expand": lambda m, x: m.op("Expand", m.op("Reshape", x, m.const(int64(2, 1, 24, 8))), m.const(int64(2, 3, 24, 8))),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.frontend.onnx_tools import shared_model
 from tests.relay_patterns.infra import (
     CONFIG,
     Model,
     check_quantized,
     npu_outputs,
+    onnxruntime_outputs,
     ops,
     partitioned,
     random_feeds,
@@ -21,8 +22,6 @@ from tests.relay_patterns.infra import (
 from torq_byoc.frontend import load_model, prepare, to_relax
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.relay_patterns import PATTERNS, lower_partition, partition, register
-
-MODELS = Path(__file__).parents[3] / "shared" / "models"
 
 
 def conv(m, x, channels, out=(0.03, 3), kernel=1, seed=0):
@@ -185,10 +184,7 @@ def _npu_macs(graphs):
     ],
 )
 def test_real_quantized_models_run_whole(name, partitions):
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not part of the repository")
-    module = to_relax(prepare(load_model(path)))
+    module = to_relax(prepare(load_model(shared_model(f"{name}.onnx"))))
     start = time.perf_counter()
     parts = partition(module, "quantized", CONFIG)
     graphs = [lower_partition(parts.function(symbol), CONFIG) for symbol in parts.partitions]
@@ -201,12 +197,7 @@ def test_real_quantized_models_run_whole(name, partitions):
 
 
 def test_resnet8_equals_onnxruntime_to_one_code():
-    path = MODELS / "peers/resnet8_int8.onnx"
-    if not path.exists():
-        pytest.skip("the model is not part of the repository")
-    from tests.relay_patterns.infra import onnxruntime_outputs
-
-    model = load_model(path)
+    model = load_model(shared_model("peers/resnet8_int8.onnx"))
     graph = single_graph(prepare(model), "quantized")
     feeds = random_feeds(model)
     (ours,) = npu_outputs(graph, dict(zip(graph.inputs, feeds.values(), strict=True)))
@@ -219,11 +210,9 @@ def test_identity_pairs_change_nothing():
 
     def model(extra):
         m = Model()
-        x = (
-            m.requantized(conv(m, m.qinput((1, 4, 6, 6), 0.02, 5), 4), 0.03, 3)
-            if extra
-            else conv(m, m.qinput((1, 4, 6, 6), 0.02, 5), 4)
-        )
+        x = conv(m, m.qinput((1, 4, 6, 6), 0.02, 5), 4)
+        if extra:
+            x = m.requantized(x, 0.03, 3)
         m.output(m.quantize(m.op("Relu", conv(m, x, 4, seed=3)), 0.03, 3), "int8")
         return m.proto()
 

@@ -100,6 +100,14 @@ def test_a_layer_read_twice_keeps_its_values():
     assert ops(check_quantized(m.proto())) == ["sum2", "act", "sum2"]
 
 
+def test_zero_points_are_removed_once_for_all_readers():
+    m = Model()
+    x, y, z = (m.qinput((2, 6), 0.02, zero) for zero in (-5, 0, 0))
+    a, b = (m.requantized(m.op("Mul", x, other), 0.03, 1) for other in (y, z))
+    m.output(m.quantize(m.op("Add", a, b), 0.05), "int8")
+    assert ops(check_quantized(m.proto())) == ["act", "mul", "mul", "sum2"]
+
+
 BF16 = {
     **TABLES,
     **AFFINE,

@@ -88,13 +88,13 @@ def test_same_input_same_schedule() -> None:
 
 
 def test_more_memory_is_never_slower() -> None:
-    graph = residual(size=56, channels=32)
-    totals = [sum(e.estimate for e in schedule(graph, with_lram(kib)).nodes) for kib in (32, 48, 64, 128, 256, 512)]
+    graph = residual(size=40, channels=32, blocks=1)
+    totals = [sum(e.estimate for e in schedule(graph, with_lram(kib)).nodes) for kib in (32, 64, 128, 512)]
     assert all(later <= earlier * 1.001 for earlier, later in zip(totals, totals[1:], strict=False)), totals
 
 
 def test_more_slices_are_never_slower() -> None:
-    graph = residual(size=56, channels=32)
+    graph = residual(size=40, channels=32, blocks=1)
     totals = [sum(e.estimate for e in schedule(graph, replace(NpuConfig(), slices=n)).nodes) for n in (1, 2, 4)]
     assert totals == sorted(totals, reverse=True)
 

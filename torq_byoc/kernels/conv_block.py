@@ -6,6 +6,7 @@ long one: a 14 x 14 plane takes 4 vectors of 64 (77 % used), or 13 of 16 (94 % u
 
 from __future__ import annotations
 
+import functools
 import math
 
 from torq_byoc.npu_model.config import NpuConfig
@@ -22,6 +23,7 @@ _LRAM_SHARE = 12
 """The weights of a wider block take at most this part of LRAM: two slices with double buffers use a third."""
 
 
+@functools.lru_cache(maxsize=4096)
 def block_channels(lanes: int, reduction: int, channels: int, data: DType, weight: DType, config: NpuConfig) -> int:
     """The block that takes the fewest cycles over a whole frame, its channels split between the slices.
 

@@ -6,8 +6,10 @@ means (hardware doc 2.1 and 2.3).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.npu_model.config import NpuConfig
@@ -30,7 +32,8 @@ def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) ->
     Raises:
         KernelError: names the first broken limit; all of them are in ``details``.
     """
-    broken = [*task_problems(task, config), *_float_problems(task, config)]
+    unplaced = replace(task, ndls=tuple(replace(ndl, base=0) for ndl in task.ndls))
+    broken = [*_unplaced_problems(unplaced, config), *_address_problems(task, config)]
     if broken:
         raise KernelError(
             "a loop nest exceeds what a slice can do",
@@ -39,6 +42,19 @@ def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) ->
             remedy="shrink the vector, the parallel weights, the reduction or the tile",
             details={"broken": broken},
         )
+
+
+@functools.lru_cache(maxsize=4096)
+def _unplaced_problems(task: SliceTask, config: NpuConfig) -> tuple[str, ...]:
+    """Problems that addresses have no part in: the tiles of a node differ in nothing else."""
+    return *task_problems(task, config), *_float_problems(task, config)
+
+
+def _address_problems(task: SliceTask, config: NpuConfig) -> Iterator[str]:
+    bits = config.limits.address_bits
+    for ndl in task.ndls:
+        if not 0 <= ndl.base < 1 << bits:
+            yield f"{ndl.agent.name}: base {ndl.base:#x}, {bits} bits"
 
 
 def acts_on_bits(task_bias: bool, clip_min: float, clip_max: float) -> bool:

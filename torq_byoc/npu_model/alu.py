@@ -8,6 +8,9 @@ at most 48 bits asks for.  Two strategies give the same integers:
   fp32 or float64 by the widest slices of the reduction whose sums stay exact there;
 * everything else is folded tap by tap, each tap a whole-array operation over the outer axes, or for long
   reductions without weights by one ``ufunc.reduce``.
+
+NOT and BNOT negate the OR of all steps, in the width of the operand; MAX and MIN of a NaN are NaN; AMAX and AMIN
+give the first NaN, else the first extremum.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ _TAP_LIMIT = 64
 
 _LARGE_TAP = 2048
 """Taps of at least this many elements hide the cost of the Python loop."""
+
+_SHORT_CHUNK = 128
+"""A matrix product in fp32 pays only while at least this many steps are summed at once."""
 
 _SUMS = frozenset({Op1.ACC, Op1.SACC})
 _FOLDS = {
@@ -91,7 +97,7 @@ class AluPlan:
             data_shape, weight_shape: operand shapes over outer and reduce axes; weights None without MUL.
             reduce: full extents of the reduce axes.
         """
-        _check(alu, data, reduce)
+        _check(alu, data, weight, reduce)
         outer = len(data_shape) - len(reduce)
         steps = math.prod(reduce)
         matrix = (
@@ -169,10 +175,13 @@ class AluPlan:
         return flat.argmax(axis=-1) if self.alu.op1 is Op1.AMAX else flat.argmin(axis=-1)
 
 
-def _check(alu: AluConfig, data: DType, reduce: tuple[int, ...]) -> None:
+def _check(alu: AluConfig, data: DType, weight: DType | None, reduce: tuple[int, ...]) -> None:
+    """Refuse what the ALU cannot do and the strategies rely on."""
     steps = math.prod(reduce)
     if alu.op1 in _COMPARISONS and steps != 2:
         raise refuse(f"{alu.op1.name} compares two values", f"the reduce loops have {steps} steps")
+    if weight and (data.is_float != weight.is_float or (not data.is_float and data.size * weight.size > 4)):
+        raise refuse("no such product", f"{data.value} x {weight.value}, at most four byte products or bf16 x bf16")
     if alu.op1 in _BITWISE and data.is_float:
         raise refuse(f"{alu.op1.name} works on integers", f"data of type {data.value}")
     if alu.op1 is Op1.MUL and not data.is_float:
@@ -197,11 +206,10 @@ def _work_type(
         return None, steps
     largest = _largest(data) * (_largest(weight) if weight else 1)
     if matrix:
-        if (1 << 24) // largest >= min(steps, 128):
-            return np.dtype(np.float32), (1 << 24) // largest
-        if (1 << 53) // largest >= min(steps, 128):
-            return np.dtype(np.float64), (1 << 53) // largest
-        return np.dtype(np.int64), steps
+        single = (1 << 24) // largest
+        if single >= min(steps, _SHORT_CHUNK):
+            return np.dtype(np.float32), single
+        return np.dtype(np.float64), (1 << 53) // largest
     return np.dtype(np.int32 if largest * steps < 1 << 31 else np.int64), steps
 
 

@@ -49,7 +49,7 @@ def saturate(values: np.ndarray, out: DType, clip_min: float = -math.inf, clip_m
 def update(operation: np.ufunc, values: np.ndarray, other: np.ndarray | float) -> np.ndarray:
     """``operation(values, other)``, in the memory of ``values`` where the result has their shape."""
     other = np.asarray(other, values.dtype)
-    if np.broadcast_shapes(values.shape, other.shape) != values.shape:
+    if np.broadcast(values, other).shape != values.shape:
         return operation(values, other)
     return operation(values, other, out=values)
 

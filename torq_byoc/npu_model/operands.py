@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 import numpy as np
 
@@ -111,6 +112,7 @@ def memory_view(
         ) from error
 
 
+@cache
 def storage(dtype: DType) -> np.dtype:
     """The numpy type that moves an element's bytes: bfloat16 travels as uint16."""
     return np.dtype(np.uint16) if dtype is DType.BF16 else dtype.numpy

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.cost_model import Cost, CostWeights, estimate, pipeline
+from torq_byoc.schedules.cost_model import FEWER_TILES, Cost, CostWeights, estimate, pipeline
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision, NodeOverride
 from torq_byoc.schedules.traffic import TilingTable, Traffic
@@ -90,7 +90,8 @@ class NodeSpace:
                 bounds.append(self._bounds(table, moved, buffers))
                 demands.append(moved.demand(buffers))
                 kinds.append((order, buffers))
-        bound, demand = np.concatenate(bounds), np.concatenate(demands)
+        bound = np.concatenate(bounds) + FEWER_TILES * np.tile(table.total, len(kinds))
+        demand = np.concatenate(demands)
         by_bound = np.lexsort((demand, bound))
         fresh = _first_of_equals(
             np.stack([bound, demand, np.tile(np.arange(len(tiles)), len(kinds))], axis=1)[by_bound]
@@ -116,7 +117,7 @@ class NodeSpace:
                 break
             priced = [choice for choice in self._roughly(index) if choice.cost.demand <= available]
             rough += [(choice.cost.rank, index, choice.decision) for choice in priced]
-            best = min([best, *(choice.cost.cycles for choice in priced)])
+            best = min([best, *(choice.cost.rank[0] for choice in priced)])
             fitting += bool(priced)
         exact: list[Choice] = []
         for _, index, decision in sorted(rough, key=lambda entry: entry[0]):

@@ -8,10 +8,11 @@ bytes of any tiling are products of these factors, and no tile is ever enumerate
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, Layout, PackedConstant, Placement, Region, kernel_for
@@ -19,6 +20,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import task_cycles
+from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import split_between_slices
 
 PROGRAM_BYTES_A_TASK = 600
@@ -94,6 +96,21 @@ class _Granules:
         return first, -(-(start + extent) // self.step) - first
 
 
+@dataclass
+class _KnownCosts:
+    """Slice costs of one signature on one machine; ``planar`` once a task walked a plane."""
+
+    costs: dict[tuple[tuple[int, ...], int | None, Residency | None], SliceCost] = field(default_factory=dict)
+    planar: bool = False
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_costs(config: NpuConfig, key: Hashable) -> _KnownCosts:
+    """The slice costs found so far, shared by all schedules of a process: compilers ask again and again."""
+    del config, key
+    return _KnownCosts()
+
+
 class NodeModel:
     """Facts about a node that do not depend on a decision; asked lazily and remembered.
 
@@ -116,8 +133,7 @@ class NodeModel:
         self._whole_regions = [self._input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
         self.streams = self._streams(packed)
         self._cuts: dict[tuple[int, int, int], Cut] = {}
-        self._costs: dict[tuple[tuple[int, ...], int | None, Residency | None], SliceCost] = {}
-        self._planar = False
+        self._known = _known_costs(config, signature(graph, node))
 
     def layout(self, index: int) -> Layout:
         """How the kernel wants a tensor input's tile (index into ``tensor_inputs``)."""
@@ -165,21 +181,22 @@ class NodeModel:
             residency: resident operands are walked with the strides of the whole tensor.
         """
         key = (tuple(extent), split_axis, self._strides_matter(extent, residency))
-        if key not in self._costs:
+        costs = self._known.costs
+        if key not in costs:
             tile = Region((0,) * len(self.shape), tuple(extent))
             step = 0 if split_axis is None else self.steps[split_axis]
             placements = self._placements(tile, residency)
             jobs = []
             for part in split_between_slices(tile, split_axis, step, self.config.slices):
                 jobs.append(self.kernel.tasks(self.graph, self.node, self.config, part, *placements))
-            self._planar = self._planar or any(task.plane is not None for tasks in jobs for task in tasks)
-            self._costs[key] = _slice_cost(jobs)
-        return self._costs[key]
+            self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
+            costs[key] = _slice_cost(jobs)
+        return costs[key]
 
     def rough_cost(self, extent: Sequence[int], split_axis: int | None, residency: Residency) -> SliceCost:
         """Like ``tile_cost``; operators without a plane or products take the whole output's cost by size."""
         whole = self.tile_cost(self.shape, None, residency)
-        if self._planar or self.kernel.macs(self.graph, self.node):
+        if self._known.planar or self.kernel.macs(self.graph, self.node):
             return self.tile_cost(extent, split_axis, residency)
         tile = Region((0,) * len(self.shape), tuple(extent))
         step = 0 if split_axis is None else self.steps[split_axis]
@@ -192,7 +209,7 @@ class NodeModel:
 
         Planar kernels walk each row by its pitch, so only tiles of cut rows see whose strides they have.
         """
-        return None if self._planar and extent[-1] == self.shape[-1] else residency
+        return None if self._known.planar and extent[-1] == self.shape[-1] else residency
 
     def _streams(self, packed: Sequence[PackedConstant]) -> tuple[Stream, ...]:
         streams = []
