@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torq_byoc import npu_model as npu_model
 from torq_byoc.errors import (
     CalibrationError,
+    CommandLineError,
     EnvironmentProblem,
     HardwareConfigError,
     InternalError,
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CalibrationError",
+    "CommandLineError",
     "CompiledModel",
     "EnvironmentProblem",
     "HardwareConfigError",

@@ -106,6 +106,10 @@ class CalibrationError(TorqError):
     """Calibration or input data with wrong keys, shapes, types or values."""
 
 
+class CommandLineError(TorqError):
+    """Arguments that make no command: an unknown option, a missing file name, an output that is an input."""
+
+
 class EnvironmentProblem(TorqError):
     """Something the work needs is missing on this machine: a library, a compiler, disk space."""
 

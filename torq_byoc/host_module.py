@@ -22,7 +22,7 @@ def is_npu_function(function: object) -> bool:
 
 def npu_functions(module: tvm.IRModule) -> dict[str, relax.Function]:
     """Partitions of a module by global symbol, in name order."""
-    found = {var.name_hint: function for var, function in module.functions.items() if is_npu_function(function)}
+    found = {str(var.name_hint): function for var, function in module.functions.items() if is_npu_function(function)}
     return dict(sorted(found.items()))
 
 

@@ -11,11 +11,14 @@ import pytest
 from schedules.models import flattened, residual, resnet50, strided
 
 from torq_byoc.errors import LramOverflowError, ScheduleError
+from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.kernel import Region, kernel_for
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.schedules.plan import Schedule, schedule
 from torq_byoc.schedules.record import DecisionRecord, NodeOverride
+from torq_byoc.schedules.tensor_expressions import definition
 
 
 def with_lram(kib: int, **more: int) -> NpuConfig:
@@ -168,3 +171,31 @@ def test_resnet50_is_scheduled_in_seconds() -> None:
     plan = schedule(graph, NpuConfig())
     assert time.process_time() - began < 10
     check_complete(graph, plan, 2)
+
+
+def test_plug_in_operators_without_a_tensor_expression_are_asked_for_their_regions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = residual()
+    wanted = schedule(graph, NpuConfig())
+    monkeypatch.delitem(definition._BUILDERS, "conv2d")
+    assert schedule(graph, NpuConfig()) == wanted
+
+
+def test_a_graph_of_aliases_alone_has_nothing_to_schedule() -> None:
+    builder = GraphBuilder("aliases")
+    x = builder.input("x", (2, 6), DType.INT8)
+    builder.output(builder.emit("reshape", [x], (3, 4), DType.INT8))
+    plan = schedule(builder.finish(), NpuConfig())
+    assert plan.nodes == () and plan.resident == frozenset()
+
+
+@pytest.mark.parametrize("effort", [0, 1, 2])
+def test_effort_changes_quality_not_correctness(effort: int) -> None:
+    graph = residual(size=20, blocks=1)
+    check_complete(graph, schedule(graph, with_lram(32), effort=effort), 2)
+
+
+def test_unknown_effort_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="effort"):
+        schedule(residual(), NpuConfig(), effort=4)

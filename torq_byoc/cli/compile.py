@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import emit_json, json_option, model_options, progress
+from torq_byoc.cli.options import Outcome, check_target, json_option, model_options, profile_option, progress
 from torq_byoc.cli.request import compile_request
 
 
@@ -17,21 +17,24 @@ from torq_byoc.cli.request import compile_request
 @model_options
 @click.option("--dump-ir", "dump", type=click.Path(path_type=Path), help="Write every level of IR to this folder.")
 @click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
+@profile_option
 @json_option
-def command(model: Path, output: Path | None, dump: Path | None, explain: bool, as_json: bool, **request: Any) -> None:
+def command(
+    model: Path, output: Path | None, dump: Path | None, explain: bool, profile: str, as_json: bool, **request: Any
+) -> Outcome:
     """Compile MODEL for the NPU."""
     from torq_byoc.report.summary import summarize
     from torq_byoc.report.tables import print_explanation, print_summary
 
     output = output or Path(f"{model.stem}.torq")
+    check_target(output, model)
     with progress(None, f"compiling {model.name}") as step:
         compiled = compile_request(model, dump=dump, step=step, **request)
-    summary = summarize(compiled)
+    summary = summarize(compiled, profile)
     compiled.save(output)
-    if as_json:
-        emit_json({**summary, "output": str(output)})
-        return
-    print_summary(summary)
-    if explain:
-        print_explanation(summary, compiled)
-    click.echo(f"wrote {output}")
+    if not as_json:
+        print_summary(summary)
+        if explain:
+            print_explanation(summary, compiled)
+        click.echo(f"wrote {output}")
+    return Outcome({**summary, "output": str(output)})

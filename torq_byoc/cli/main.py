@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 import click
 
-from torq_byoc.errors import InternalError, TorqError
+from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError
 
 COMMANDS: dict[str, str] = {
     "bench": "NPU cycles, bytes and utilisation against the CPU baseline.",
@@ -59,14 +62,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    as_json = "--json" in arguments
     try:
-        result = torq.main(args=arguments, prog_name="torq", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+            result = torq.main(args=arguments, prog_name="torq", standalone_mode=False)
+        if as_json and hasattr(result, "data"):
+            _print_json(result.data)
+        sys.stdout.flush()
+        return getattr(result, "exit_code", result if isinstance(result, int) else 0)
     except TorqError as error:
-        return _fail(error, arguments)
+        return _fail(error, as_json)
     except click.ClickException as error:
-        usage = TorqError(error.format_message(), where="command line", remedy="see torq COMMAND --help")
-        return _fail(usage, arguments)
+        return _fail(_usage(error), as_json)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
@@ -74,9 +81,17 @@ def _run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:
-        return _fail(TorqError("the machine has too little memory for this", remedy="use a smaller model"), arguments)
+        problem = EnvironmentProblem("the machine has too little memory for this", remedy="use a smaller model")
+        return _fail(problem, as_json)
     except Exception as error:  # noqa: BLE001 - the last line of defence: everything else is a defect of ours
-        return _fail(_internal(error, arguments), arguments)
+        return _fail(_internal(error, arguments), as_json)
+
+
+def _usage(error: click.ClickException) -> CommandLineError:
+    """A complaint of click in our form."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "torq"
+    return CommandLineError(error.format_message(), where=command, remedy=f"see {command} --help")
 
 
 def _internal(error: Exception, arguments: list[str]) -> InternalError:
@@ -91,8 +106,12 @@ def _internal(error: Exception, arguments: list[str]) -> InternalError:
     )
 
 
-def _fail(error: TorqError, arguments: list[str]) -> int:
-    if "--json" in arguments:
+def _print_json(data: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(data, indent=2, sort_keys=True, allow_nan=False))
+
+
+def _fail(error: TorqError, as_json: bool) -> int:
+    if as_json:
         click.echo(json.dumps(error.to_json(), indent=2, default=str))
     else:
         click.echo(f"error: {error.render()}", err=True)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from tqdm import tqdm
 
-from torq_byoc.errors import ShapeError
+from torq_byoc.errors import CommandLineError, EnvironmentProblem, ShapeError
 
 PROFILES = ("reference", "shared", "pessimistic")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a sub-command returns: the object that ``--json`` prints, and the exit code.
+
+    A command prints its own text when it is called without ``--json``, and nothing with it.
+    """
+
+    data: Mapping[str, Any]
+    exit_code: int = 0
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,9 +82,26 @@ def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def emit_json(data: Mapping[str, Any]) -> None:
-    """Print one JSON object with sorted keys."""
-    click.echo(json.dumps(data, indent=2, sort_keys=True))
+def check_target(target: Path, *sources: Path) -> None:
+    """Refuse an output path that cannot work, before any time is spent on its content.
+
+    Args:
+        target: file to be written.
+        sources: files that are read, which it must not replace.
+
+    Raises:
+        CommandLineError: the output is one of the inputs, or a folder.
+        EnvironmentProblem: its folder does not exist.
+    """
+    if any(target.absolute() == source.absolute() for source in sources) or target.is_dir():
+        what = "a folder" if target.is_dir() else "one of the inputs"
+        raise CommandLineError("the output cannot go there", where=str(target), why=f"it is {what}", remedy="name a file")
+    if not target.absolute().parent.is_dir():
+        raise EnvironmentProblem(
+            "the output folder does not exist",
+            where=str(target.absolute().parent),
+            remedy="create it, or write somewhere else",
+        )
 
 
 @contextmanager

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from torq_byoc.cli.options import emit_json, json_option, profile_option, progress
+from torq_byoc.cli.options import Outcome, check_target, json_option, profile_option, progress
 
 
 @click.command(name="run")
@@ -19,37 +17,38 @@ from torq_byoc.cli.options import emit_json, json_option, profile_option, progre
 @click.option("--trace", type=click.Path(path_type=Path), help="Write a Chrome/Perfetto timeline.")
 @profile_option
 @json_option
-def command(container: Path, source: Path, target: Path, trace: Path | None, profile: str, as_json: bool) -> None:
+def command(container: Path, source: Path, target: Path, trace: Path | None, profile: str, as_json: bool) -> Outcome:
     """Run CONTAINER on the simulated NPU."""
+    from torq_byoc.cli.npz import write_npz
     from torq_byoc.compiled_model import load
-    from torq_byoc.npu_model.container import write_file_atomically
     from torq_byoc.quantize.data import read_npz
-    from torq_byoc.report.summary import summarize
+    from torq_byoc.report.summary import headline
+    from torq_byoc.report.trace import write_trace
 
+    for written in filter(None, (target, trace)):
+        check_target(written, container, source)
     model = load(container)
     inputs = read_npz(source)
     with progress(None, "simulating"):
         outputs = model.run(inputs)
-    buffer = io.BytesIO()
-    np.savez(buffer, **outputs)
-    write_file_atomically(target, buffer.getvalue())
-    summary = summarize(model, profile)
     if trace:
-        from torq_byoc.report.trace import write_trace
-
         write_trace(trace, model, profile)
+    write_npz(target, outputs)
     result: dict[str, Any] = {
-        "model": summary["model"],
-        "profile": profile,
-        "cycles": summary["cycles"],
-        "latency_us": summary["latency_us"],
+        **headline(model, profile),
         "outputs": {name: {"shape": list(v.shape), "dtype": v.dtype.name} for name, v in outputs.items()},
         "output": str(target),
+        "trace": str(trace) if trace else None,
     }
-    if as_json:
-        emit_json(result)
-        return
-    click.echo(f"{summary['model']}: {summary['cycles']['total']} cycles, {summary['latency_us']:.1f} us ({profile})")
-    for name, value in outputs.items():
-        click.echo(f"  {name}: {value.dtype.name}{list(value.shape)}")
-    click.echo(f"wrote {target}")
+    if not as_json:
+        _print(result)
+    return Outcome(result)
+
+
+def _print(result: dict[str, Any]) -> None:
+    cycles, profile = result["cycles"]["total"], result["profile"]
+    click.echo(f"{result['model']}: {cycles:,} cycles, {result['latency_us']:.1f} us ({profile} profile)")
+    for name, value in result["outputs"].items():
+        click.echo(f"  {name}: {value['dtype']}{value['shape']}")
+    for written in filter(None, (result["output"], result["trace"])):
+        click.echo(f"wrote {written}")

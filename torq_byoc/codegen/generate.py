@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.hl import HlProgram, Load
 from torq_byoc.codegen.lower import lower
-from torq_byoc.codegen.memory import memory_map, place_lram
+from torq_byoc.codegen.memory import memory_map
 from torq_byoc.codegen.passes import LedgerEntry, run_passes
 from torq_byoc.codegen.prefetch import OrderedProgram, order
 from torq_byoc.errors import LramOverflowError
@@ -17,9 +17,6 @@ from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.program import Program
 from torq_byoc.schedules.plan import Schedule
-
-FILL_LEVELS: tuple[float, ...] = (1.0, 0.92, 0.84, 0.72, 0.6, 0.4)
-"""Shares of the LRAM that prefetching may fill, tried in turn until the buffers can be laid out."""
 
 
 @dataclass(frozen=True)
@@ -58,28 +55,21 @@ def generate(
         observe("build", naive)
     program, ledger = run_passes(naive, disabled, observe)
     started = time.perf_counter()
-    ordered, lram = _fit(program, config, hoist="prefetch" not in disabled)
+    ordered = _fit(program, config, hoist="prefetch" not in disabled)
     if observe:
         observe("prefetch", ordered.program)
-    memory = memory_map(ordered, lram, config)
+    memory = memory_map(ordered, config)
     entry = LedgerEntry("prefetch", time.perf_counter() - started, {})
     machine = lower(ordered.program, memory, graph, config)
     return GeneratedProgram(machine, memory.lram_peak, (*ledger, entry), _layer_bytes(ordered.program))
 
 
-def _fit(program: HlProgram, config: NpuConfig, *, hoist: bool) -> tuple[OrderedProgram, dict[int, int]]:
-    """The most ambitious prefetching that the allocator can lay out."""
-    attempts = [(level, 1) for level in FILL_LEVELS] if hoist else []
-    for level, drain in attempts:
-        ordered = order(program, int(config.lram_usable * level), config.lram_word, drain=drain)
-        lram = place_lram(ordered, config)
-        if lram is not None:
-            return ordered, lram
-    for drain in (1, 0):
-        ordered = order(program, config.lram_usable, config.lram_word, hoist=False, drain=drain)
-        lram = place_lram(ordered, config)
-        if lram is not None:
-            return ordered, lram
+def _fit(program: HlProgram, config: NpuConfig, *, hoist: bool) -> OrderedProgram:
+    """The most ambitious order whose buffers all find room."""
+    for early in (True, False) if hoist else (False,):
+        ordered = order(program, config.lram_usable, config.lram_word, hoist=early)
+        if ordered is not None:
+            return ordered
     raise LramOverflowError(
         "the tiles of this schedule cannot be laid out in LRAM together",
         where=f"{config.name}, {config.lram_usable} usable bytes",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torq_byoc.codegen.allocate import Allocation, Request, allocate
@@ -23,22 +22,10 @@ class MemoryMap:
     constants_end: int
 
 
-def place_lram(ordered: OrderedProgram, config: NpuConfig) -> dict[int, int] | None:
-    """LRAM address of every used buffer, or None when they do not fit together."""
-    buffers = ordered.program.buffers
-    indices = sorted(ordered.lifetimes)
-    requests = [
-        Request(max(buffers[i].nbytes, 1), ordered.lifetimes[i].start, ordered.lifetimes[i].end) for i in indices
-    ]
-    allocation = allocate(requests, config.lram_usable, config.lram_word)
-    if allocation is None:
-        return None
-    return {i: config.lram_reserve + offset for i, offset in zip(indices, allocation.offsets, strict=True)}
-
-
-def memory_map(ordered: OrderedProgram, lram: Mapping[int, int], config: NpuConfig) -> MemoryMap:
-    """Lay out XRAM around the given LRAM addresses."""
+def memory_map(ordered: OrderedProgram, config: NpuConfig) -> MemoryMap:
+    """Lay out XRAM, and turn LRAM offsets into addresses."""
     program = ordered.program
+    lram = {index: config.lram_reserve + offset for index, offset in ordered.offsets.items()}
     address = dict(lram)
     size = {i: program.buffers[i].nbytes for i in lram}
     used = {access.buffer for op in program.ops for access in op.accesses}

@@ -1,9 +1,10 @@
-"""Prefetch and double buffering: how early each load may be issued, given the LRAM that is free.
+"""Prefetch and double buffering: how early each load is issued, and where its buffer lies.
 
-Time is counted in steps (one tile each).  A load issued in slot e runs beside the slices of step e; its
-buffer is occupied from e to the last step that reads it.  Loads keep their order (the DMA engine is one
-queue), and each moves as early as capacity allows in every slot that it then crosses.  What a load reads
-from XRAM must have been stored in an earlier step.
+Time is counted in slots, one a step (a tile, or a part of one whose program is long).  A load issued in
+slot e runs beside the slices of step e; its buffer is occupied from e to the last step that reads it.
+Results and resident tensors, whose lifetimes are given, are placed first; then every load, in the order
+of use, moves to the earliest slot from which its place in memory is free until it is needed.  Loads keep
+their order (the DMA engine is one queue), and what they read from XRAM must have been stored before.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from torq_byoc.codegen.hl import Access, HlProgram, Load, Op, SliceRun, Space, Store
+from torq_byoc.codegen.occupancy import Occupancy, highest, lowest
 
-MAX_LOOKAHEAD = 64
+MAX_LOOKAHEAD = 96
+MAX_ATTEMPTS = 40
+CELL_WORDS = 4
 
 
 @dataclass(frozen=True)
@@ -28,47 +30,40 @@ class Lifetime:
 
 @dataclass(frozen=True, eq=False)
 class OrderedProgram:
-    """Ops in their final linear order with the lifetime of every LRAM buffer in use."""
+    """Ops in their final linear order, and the lifetime and LRAM offset (bytes) of every LRAM buffer."""
 
     program: HlProgram
     lifetimes: Mapping[int, Lifetime]
+    offsets: Mapping[int, int]
 
 
-def order(program: HlProgram, capacity: int, align: int, *, hoist: bool = True, drain: int = 1) -> OrderedProgram:
-    """Choose issue slots and emit the linear order.
+def order(program: HlProgram, capacity: int, word: int, *, hoist: bool = True) -> OrderedProgram | None:
+    """Choose issue slots and LRAM offsets, and emit the linear order.
+
+    Where a buffer finds no room, the steps around it are marked tight and everything is placed again: in a
+    tight step nothing is loaded for later and no stored result lingers.
 
     Args:
         program: torq_hl after the passes.
-        capacity: LRAM bytes that hoisted loads may fill.
-        align: granularity of an LRAM buffer in bytes.
+        capacity: bytes of LRAM.
+        word: bytes of an LRAM word.
         hoist: False issues every load in the step that needs it.
-        drain: slots that a stored tile stays occupied after the step that made it.
 
     Returns:
-        Ops ordered slot by slot: loads issued in the slot, slice programs, stores.
+        Ops ordered slot by slot (loads issued in the slot, slice programs, stores), or None when some
+        buffer finds no room even so.
     """
-    steps = 1 + max((op.step for op in program.ops), default=0)
-    fetches = _fetches(program)
-    lifetimes = _fixed_lifetimes(program, fetches, steps, drain)
-    live = np.zeros(steps + 1, np.int64)
-    sizes = {b.index: -(-b.nbytes // align) * align for b in program.buffers if b.space is Space.LRAM}
-    for buffer, life in lifetimes.items():
-        live[life.start : life.end + 1] += sizes[buffer]
-    slots: dict[int, int] = {}
-    earliest_issue = 0
-    stores = _stores_by_buffer(program)
-    for fetch in fetches:
-        size = sizes[fetch.buffer]
-        slot = fetch.first_use
-        if hoist:
-            floor = max(earliest_issue, fetch.first_use - MAX_LOOKAHEAD, _ready_slot(fetch, stores))
-            while slot > floor and live[slot - 1] + size <= capacity:
-                slot -= 1
-        slots[fetch.buffer] = slot
-        earliest_issue = max(earliest_issue, slot)
-        lifetimes[fetch.buffer] = Lifetime(slot, fetch.last_use)
-        live[slot : fetch.last_use + 1] += size
-    return OrderedProgram(program.with_ops(_linear(program, slots)), lifetimes)
+    tight: set[int] = set()
+    for _ in range(MAX_ATTEMPTS):
+        placement = _Placement(program, capacity, word * CELL_WORDS, frozenset(tight))
+        slots = placement.place(hoist)
+        if slots is not None:
+            return OrderedProgram(program.with_ops(_linear(program, slots)), placement.lifetimes, placement.offsets)
+        crowded = set(range(placement.failed.start, placement.failed.end + 1))
+        if crowded <= tight:
+            return None
+        tight |= crowded
+    return None
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,77 @@ class _Fetch:
     sources: tuple[Access, ...]
 
 
+class _Placement:
+    def __init__(self, program: HlProgram, capacity: int, cell: int, tight: frozenset[int]) -> None:
+        self.program, self.cell, self.tight = program, cell, tight
+        self.steps = 1 + max((op.step for op in program.ops), default=0)
+        self.occupancy = Occupancy(self.steps, capacity // cell)
+        self.lifetimes: dict[int, Lifetime] = {}
+        self.offsets: dict[int, int] = {}
+        self.failed = Lifetime(0, 0)
+
+    def place(self, hoist: bool) -> dict[int, int] | None:
+        """Issue slot of every fetched buffer; fills ``lifetimes`` and ``offsets``, or ``failed``."""
+        fetches = _fetches(self.program)
+        fixed = _fixed_lifetimes(self.program, fetches)
+        stored = {op.source.buffer for op in self.program.ops if isinstance(op, Store)}
+        longest_first = sorted(fixed, key=lambda b: (fixed[b].start - fixed[b].end, fixed[b].start, -self._cells(b), b))
+        for buffer in longest_first:
+            if not self._fixed(buffer, fixed[buffer], lingers=buffer in stored):
+                return None
+        slots: dict[int, int] = {}
+        stores = _stores_by_buffer(self.program)
+        earliest = 0
+        for fetch in fetches:
+            floor = max(earliest, fetch.first_use - MAX_LOOKAHEAD, _ready_slot(fetch, stores))
+            slot = self._fetch(fetch, floor if hoist else fetch.first_use)
+            if slot is None:
+                return None
+            slots[fetch.buffer] = slot
+            earliest = max(earliest, slot)
+        return slots
+
+    def _cells(self, buffer: int) -> int:
+        return max(1, -(-self.program.buffers[buffer].nbytes // self.cell))
+
+    def _take(self, buffer: int, life: Lifetime, position: int) -> None:
+        self.occupancy.take(life.start, life.end, position, self._cells(buffer))
+        self.lifetimes[buffer] = life
+        self.offsets[buffer] = position * self.cell
+
+    def _fixed(self, buffer: int, life: Lifetime, *, lingers: bool) -> bool:
+        """Place a result; one that is stored stays a slot longer, for its transfer, where there is room."""
+        longer = Lifetime(life.start, life.end + 1)
+        can_linger = lingers and longer.end < self.steps and not {life.end, longer.end} & self.tight
+        for wanted in (longer, life) if can_linger else (life,):
+            taken = self.occupancy.taken_between(wanted.start, wanted.end)
+            room = self.occupancy.room(taken, self._cells(buffer))
+            if room:
+                self._take(buffer, wanted, lowest(room))
+                return True
+        self.failed = life
+        return False
+
+    def _fetch(self, fetch: _Fetch, floor: int) -> int | None:
+        """Place a fetched buffer in the earliest slot, from ``floor`` on, in which it finds room to stay."""
+        cells, slot = self._cells(fetch.buffer), fetch.first_use
+        taken = self.occupancy.taken_between(slot, fetch.last_use)
+        room = self.occupancy.room(taken, cells)
+        if not room:
+            self.failed = Lifetime(fetch.first_use, fetch.last_use)
+            return None
+        while slot > floor and slot - 1 not in self.tight:
+            taken |= self.occupancy.taken(slot - 1)
+            wider = self.occupancy.room(taken, cells)
+            if not wider:
+                break
+            slot, room = slot - 1, wider
+        self._take(fetch.buffer, Lifetime(slot, fetch.last_use), highest(room))
+        return slot
+
+
 def _fetches(program: HlProgram) -> list[_Fetch]:
+    """Fetched buffers in the order of their first use."""
     sources: dict[int, list[Access]] = {}
     for op in program.ops:
         if isinstance(op, Load):
@@ -96,7 +161,7 @@ def _fetches(program: HlProgram) -> list[_Fetch]:
     return [_Fetch(b, first[b], last[b], tuple(dict.fromkeys(s))) for b, s in sources.items() if b in first]
 
 
-def _fixed_lifetimes(program: HlProgram, fetches: Sequence[_Fetch], steps: int, drain: int) -> dict[int, Lifetime]:
+def _fixed_lifetimes(program: HlProgram, fetches: Sequence[_Fetch]) -> dict[int, Lifetime]:
     """Lifetimes of LRAM buffers that no load fills: tile results and resident tensors."""
     loaded = {fetch.buffer for fetch in fetches}
     lifetimes: dict[int, Lifetime] = {}
@@ -105,10 +170,8 @@ def _fixed_lifetimes(program: HlProgram, fetches: Sequence[_Fetch], steps: int, 
             buffer = access.buffer
             if buffer in loaded or program.buffers[buffer].space is not Space.LRAM or isinstance(op, Load):
                 continue
-            end = min(op.step + (drain if isinstance(op, Store) else 0), steps - 1)
             known = lifetimes.get(buffer)
-            start = known.start if known else op.step
-            lifetimes[buffer] = Lifetime(start, max(end, known.end if known else end))
+            lifetimes[buffer] = Lifetime(known.start if known else op.step, op.step)
     return lifetimes
 
 

@@ -153,38 +153,40 @@ class Derivation:
 
     def _weight(self, weight: Operand) -> list[Ndl]:
         dims = self._moving_dims(weight, frozenset())
-        size, bus = weight.dtype.size, self.config.weight_bus
-        inside: list[NdlDim] = []
-        lane_stride = self._stride(weight, self.lane)
-        members = self.nest.weights if self.group else 1
-        group_stride = self._stride(weight, self.group)
-        if lane_stride:
-            lane = self.index[self.lane]
-            run = bus // size if lane_stride == size else 1
-            if self.vector > run:
-                dims.append(NdlDim(DimKind.H, lane, math.ceil(self.vector / run), lane_stride * run, run))
-            inside.append(NdlDim(DimKind.L, lane, min(run, self.vector), lane_stride))
-            if group_stride:
-                dims.append(NdlDim(DimKind.H, self.index[self.group or self.lane], members, group_stride))
-        elif dims:
-            together = group_stride in (0, size)
-            step_bytes = size * (members if group_stride else 1)
-            innermost = dims[-1].stride
-            contiguous = innermost == (step_bytes if together else size)
-            if contiguous:
-                inside += self._chunk_innermost(dims, bus // step_bytes, innermost)
-            if group_stride and not together:
-                dims.append(NdlDim(DimKind.H, self.index[self.group or self.lane], members, group_stride))
-            elif group_stride:
-                inside.append(NdlDim(DimKind.L, self.index[self.group or self.lane], members, group_stride))
-        elif group_stride:
-            target, kind = (inside, DimKind.L) if group_stride == size else (dims, DimKind.H)
-            target.append(NdlDim(kind, self.index[self.group or self.lane], members, group_stride))
+        inside = self._lane_weights(weight, dims) if self._stride(weight, self.lane) else self._shared(weight, dims)
         return [
             Ndl(Agent.DEWR, weight.base, weight.dtype, tuple(dims + inside)),
             Ndl(Agent.CEWW, 0, weight.dtype, _register(dims)),
             Ndl(Agent.CEWR, 0, weight.dtype, _register(self._nest_dims(None))),
         ]
+
+    def _lane_weights(self, weight: Operand, dims: list[NdlDim]) -> list[NdlDim]:
+        """L dims of a weight for every lane: a bus width a load, group members in turn (appended to ``dims``)."""
+        lane, size = self.index[self.lane], weight.dtype.size
+        lane_stride, group_stride = self._stride(weight, self.lane), self._stride(weight, self.group)
+        run = self.config.weight_bus // size if lane_stride == size else 1
+        if self.vector > run:
+            dims.append(NdlDim(DimKind.H, lane, math.ceil(self.vector / run), lane_stride * run, run))
+        if self.group and group_stride:
+            dims.append(NdlDim(DimKind.H, self.index[self.group], self.nest.weights, group_stride))
+        return [NdlDim(DimKind.L, lane, min(run, self.vector), lane_stride)]
+
+    def _shared(self, weight: Operand, dims: list[NdlDim]) -> list[NdlDim]:
+        """L dims of weights that all lanes share.
+
+        Neighbouring group members come in one load, others in turn (appended to ``dims``).  Either way one load
+        serves as many reduce steps as lie back to back and fill the weight memory.
+        """
+        size, stride = weight.dtype.size, self._stride(weight, self.group)
+        members = self.nest.weights if stride else 1
+        together = stride in (0, size)
+        inside: list[NdlDim] = []
+        if dims and dims[-1].stride == (size * members if together else size):
+            inside += self._chunk_innermost(dims, self.config.weight_bus // (size * members), dims[-1].stride)
+        if self.group and stride:
+            target, kind = (inside, DimKind.L) if together else (dims, DimKind.H)
+            target.append(NdlDim(kind, self.index[self.group], members, stride))
+        return inside
 
     def _bias(self, bias: Operand) -> list[Ndl]:
         dims = self._moving_dims(bias, frozenset(), reduce=False)

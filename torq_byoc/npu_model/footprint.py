@@ -50,7 +50,7 @@ def task_footprint(task: SliceTask) -> TaskFootprint:
         for agent in (Agent.DEDR, Agent.DEWR, Agent.DEBR):
             ndl = task.ndl(agent)
             if ndl:
-                operands[agent] = _reads(task, ndl)
+                operands[agent] = operand_reads(task, ndl)
     result = task.ndl(Agent.DEQW)
     if result is None:
         return TaskFootprint(operands, intervals.EMPTY, 0)
@@ -113,7 +113,8 @@ def transfer_xram_bounds(descriptor: DmaDescriptor) -> tuple[int, int]:
     return low, descriptor.xram + sum(step for step in steps if step > 0) + descriptor.run
 
 
-def _reads(task: SliceTask, ndl: Ndl) -> np.ndarray:
+def operand_reads(task: SliceTask, ndl: Ndl) -> np.ndarray:
+    """LRAM byte intervals that one memory agent reads in a task."""
     run = intervals.interval(ndl.base, ndl.base + element_bytes(ndl))
     moved: set[int] = set()
     if ndl.agent is Agent.DEDR and task.plane:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.footprint import (
     TaskFootprint,
     loop_strides,
+    operand_reads,
     task_footprint,
     transfer_lram,
     transfer_xram,
     transfer_xram_bounds,
 )
-from torq_byoc.npu_model.isa import Agent, Engine, Role, SliceTask, StartDma, StartSlice
+from torq_byoc.npu_model.isa import Agent, Engine, Ndl, Role, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.limits import task_problems, transfer_problems
 from torq_byoc.npu_model.xram import Region, XramMap
 
@@ -121,22 +122,39 @@ def _footprint(
         problems.append(("program", f"task {number} overwrites its own slice program"))
     for agent, read in footprint.operands.items():
         shared = intervals.first_common(footprint.writes, read)
-        if shared and not _element_for_element(task, agent):
+        if shared and not _element_for_element(task, agent, footprint.writes):
             problems.append(("order", f"task {number} writes LRAM byte {shared[0]:#x} that its {agent.name} reads"))
     return footprint, problems
 
 
-def _element_for_element(task: SliceTask, agent: Agent) -> bool:
-    """Whether an operand is overwritten in place: every result replaces the very element it is made from."""
+def _element_for_element(task: SliceTask, agent: Agent, writes: np.ndarray) -> bool:
+    """Whether an operand is overwritten in place: every result replaces the very element it is made from.
+
+    An operand folded over one reduce loop may have one of its terms in the result's place; the other terms
+    must not touch the results.  Each block of lanes is read before it is written, so this is safe.
+    """
     read, result = task.ndl(agent), task.ndl(Agent.DEQW)
     if not read or not result or task.plane or task.window or agent is Agent.DEBR:
         return False
-    if read.base != result.base or read.dtype.size != result.dtype.size:
+    folded = [index for index, loop in enumerate(task.loops) if loop.role is Role.REDUCE and loop.extent > 1]
+    if len(folded) > 1 or read.dtype.size != result.dtype.size:
         return False
-    if any(loop.role is Role.REDUCE and loop.extent > 1 for loop in task.loops):
+    if not folded:
+        return _same_walk(task, read, result)
+    stride, loop = read.loop_stride(folded[0]), task.loops[folded[0]]
+    dims = tuple(dim for dim in read.dims if dim.loop != folded[0])
+    terms = [replace(read, base=read.base + index * stride, dims=dims) for index in range(loop.extent)]
+    aligned = [term for term in terms if _same_walk(task, term, result)]
+    others = [term for term in terms if term not in aligned]
+    return len(aligned) == 1 and not any(intervals.first_common(writes, operand_reads(task, term)) for term in others)
+
+
+def _same_walk(task: SliceTask, read: Ndl, result: Ndl) -> bool:
+    if read.base != result.base:
         return False
     left, right = (loop_strides(ndl, len(task.loops)) for ndl in (read, result))
-    return all(a == b or loop.extent == 1 for a, b, loop in zip(left, right, task.loops, strict=True))
+    kept = (loop.extent > 1 and loop.role is not Role.REDUCE for loop in task.loops)
+    return all(a == b or not moves for a, b, moves in zip(left, right, kept, strict=True))
 
 
 def _lram_problems(what: str, touched: np.ndarray, config: NpuConfig) -> Iterator[tuple[str, str]]:

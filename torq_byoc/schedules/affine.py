@@ -6,6 +6,7 @@ of channels, or inside a repeated pixel, needs quotients as well; those keep the
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,8 +74,8 @@ def axis_of(low: Any, high: Any, loops: Mapping[Any, int]) -> RegionAxis:
     variables = list(loops)
     extent = _number(analyzer.simplify(high - low + 1))
     terms = sym.detect_linear_equation(low, variables) if variables else [low]
-    numbers = [_number(analyzer.simplify(term)) for term in terms]
-    if extent is None or None in numbers or len(numbers) != len(variables) + 1:
+    numbers = [number for term in terms if (number := _number(analyzer.simplify(term))) is not None]
+    if extent is None or len(numbers) != len(variables) + 1:
         return QuotientAxis(evaluator(low, loops), evaluator(high, loops))
     strides = {loops[variable]: stride for variable, stride in zip(variables, numbers, strict=False) if stride}
     return AffineAxis(numbers[-1], strides, extent)
@@ -93,7 +94,7 @@ def evaluator(expression: Any, loops: Mapping[Any, int]) -> Evaluate:
         return lambda index: value
     for variable, axis in loops.items():
         if expression.same_as(variable):
-            return lambda index, axis=axis: index[axis]
+            return operator.itemgetter(axis)
     combine = _operations().get(type(expression))
     if combine is None:
         raise InternalError(

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, Layout, PackedConstant, Placement, Region, kernel_for
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import task_cycles
+from torq_byoc.schedules.placements import Granules, dense
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import split_between_slices
 
@@ -81,26 +81,11 @@ class SliceCost:
     program_bytes: int
 
 
-@dataclass(frozen=True)
-class _Granules:
-    """How a packed constant follows the output, without its data."""
-
-    axis: int | None
-    step: int
-    count: int
-    nbytes: int
-
-    def cover(self, start: int, extent: int) -> tuple[int, int]:
-        """First and number of the granules that output indices [start, start + extent) need."""
-        first = start // self.step
-        return first, -(-(start + extent) // self.step) - first
-
-
 @dataclass
 class _KnownCosts:
     """Slice costs of one signature on one machine; ``planar`` once a task walked a plane."""
 
-    costs: dict[tuple[tuple[int, ...], int | None, Residency | None], SliceCost] = field(default_factory=dict)
+    costs: dict[tuple[tuple[int, ...], int | None, Residency], SliceCost] = field(default_factory=dict)
     planar: bool = False
 
 
@@ -128,7 +113,7 @@ class NodeModel:
         self.steps = self.kernel.tile_steps(graph, node, config)
         self.inputs = self.kernel.tensor_inputs(graph, node)
         packed = self.kernel.constants(graph, node, config)
-        self._granules = [_granules(constant, len(self.shape)) for constant in packed]
+        self._granules = [Granules.of(constant, len(self.shape)) for constant in packed]
         self._layouts = [self.kernel.input_layout(graph, node, position) for position in self.inputs]
         self._whole_regions = [self._input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
         self.streams = self._streams(packed)
@@ -180,8 +165,8 @@ class NodeModel:
             split_axis: axis along which it is divided between the slices.
             residency: resident operands are walked with the strides of the whole tensor.
         """
-        key = (tuple(extent), split_axis, self._strides_matter(extent, residency))
-        costs = self._known.costs
+        residency = self._as_far_as_it_matters(extent, residency)
+        key, costs = (tuple(extent), split_axis, residency), self._known.costs
         if key not in costs:
             tile = Region((0,) * len(self.shape), tuple(extent))
             step = 0 if split_axis is None else self.steps[split_axis]
@@ -204,12 +189,14 @@ class NodeModel:
         cycles = math.ceil(whole.cycles * max(part.size for part in parts) / math.prod(self.shape))
         return SliceCost(cycles, len(parts), len(parts) * whole.tasks, len(parts) * whole.program_bytes)
 
-    def _strides_matter(self, extent: Sequence[int], residency: Residency) -> Residency | None:
+    def _as_far_as_it_matters(self, extent: Sequence[int], residency: Residency) -> Residency:
         """The residency as far as it changes slice cycles.
 
         Planar kernels walk each row by its pitch, so only tiles of cut rows see whose strides they have.
         """
-        return None if self._known.planar and extent[-1] == self.shape[-1] else residency
+        if self._known.planar and extent[-1] == self.shape[-1]:
+            return Residency((False,) * len(self.inputs), False)
+        return residency
 
     def _streams(self, packed: Sequence[PackedConstant]) -> tuple[Stream, ...]:
         streams = []
@@ -254,12 +241,12 @@ class NodeModel:
     ) -> tuple[Placement, list[Placement], list[ConstantPlacement]]:
         """Placements of a tile's operands; addresses do not enter the cost."""
         box = Region.whole(self.shape) if residency.output else tile
-        output = _dense(box, self.graph.tensors[self.node.output].dtype)
+        output = dense(box, self.graph.tensors[self.node.output].dtype)
         inputs = []
         for index, position in enumerate(self.inputs):
             info = self.graph.tensors[self.node.inputs[position]]
             box = Region.whole(info.shape) if residency.inputs[index] else self._input_region(index, tile)
-            inputs.append(_dense(box, info.dtype, self._layouts[index].phases))
+            inputs.append(dense(box, info.dtype, self._layouts[index].phases))
         constants = []
         for granules in self._granules:
             first, count = 0, granules.count
@@ -276,32 +263,9 @@ def _slice_cost(jobs: Sequence[Sequence[SliceTask]]) -> SliceCost:
     return SliceCost(cycles, len(jobs), len(tasks), PROGRAM_BYTES_A_TASK * len(tasks) + TABLE_BYTES * tables)
 
 
-def _granules(constant: PackedConstant, rank: int) -> _Granules:
-    axis = None if constant.axis is None else constant.axis % rank
-    return _Granules(axis, constant.step, *constant.data.shape)
-
-
 def _compare(parts: Sequence[object], sizes: Sequence[int], whole: int) -> Cut:
     """Sizes of an operand's parts against the whole; ``whole`` is 0 only for an operand nobody reads."""
     moves = any(before != after for before, after in itertools.pairwise(parts))
     if not moves or whole == 0:
         return _WHOLE
     return Cut(True, sum(sizes) / whole, max(sizes) / whole, sizes[0] / whole, sizes[-1] / whole)
-
-
-def _dense(region: Region, dtype: DType, phases: tuple[int, int] = (1, 1)) -> Placement:
-    """A tile of exactly this region, row-major, in phase planes where asked for."""
-    extent = list(region.extent)
-    for axis, phase in zip((-2, -1), phases, strict=True):
-        if phase > 1:
-            extent[axis] = -(-extent[axis] // phase)
-    strides = [dtype.size] * len(extent)
-    for axis in range(len(extent) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * extent[axis + 1]
-    planes = (0, 0)
-    if phases != (1, 1):
-        plane = strides[-2] * extent[-2]
-        planes = (plane * phases[1], plane)
-        for axis in range(len(extent) - 2):
-            strides[axis] *= phases[0] * phases[1]
-    return Placement(0, region, tuple(strides), dtype, phases, planes)

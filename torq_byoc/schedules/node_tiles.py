@@ -14,7 +14,7 @@ from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.regions import Transfer, read_back
 from torq_byoc.schedules.signature import signature
-from torq_byoc.schedules.tensor_expressions import define
+from torq_byoc.schedules.tensor_expressions import define, defined_ops
 from torq_byoc.schedules.tiles import Tile, output_regions, split_between_slices
 from torq_byoc.schedules.tir_schedule import apply_decision
 
@@ -48,19 +48,29 @@ def tiles_of(graph: OpGraph, node: Node, model: NodeModel, decision: NodeDecisio
     Raises:
         InternalError: the regions of the TIR function do not cover what the kernel reads.
     """
-    loads = {load.buffer: load for load in transfers(graph, node, decision) if load.kind == "load"}
     axis = decision.split_axis
     step = 0 if axis is None else model.steps[axis]
+    loads = _loads(graph, node, decision)
     tiles = []
     for output in output_regions(model.shape, decision):
-        inputs = []
-        for position in model.inputs:
-            region = loads[f"input{position}"].region(output, decision.tile)
-            inputs.append(settle(graph, node, position, region, model.config))
-        _check_cover(node, output, tuple(inputs), model.input_regions(output))
-        parts = split_between_slices(output, axis, step, model.config.slices)
-        tiles.append(Tile(output, tuple(inputs), parts))
+        inputs = model.input_regions(output)
+        if loads is not None:
+            needed = inputs
+            regions = [loads[f"input{position}"].region(output, decision.tile) for position in model.inputs]
+            inputs = tuple(
+                settle(graph, node, position, region, model.config)
+                for position, region in zip(model.inputs, regions, strict=True)
+            )
+            _check_cover(node, output, inputs, needed)
+        tiles.append(Tile(output, inputs, split_between_slices(output, axis, step, model.config.slices)))
     return tuple(tiles)
+
+
+def _loads(graph: OpGraph, node: Node, decision: NodeDecision) -> dict[str, Transfer] | None:
+    """The loads by buffer name; None for plug-in operators that have no tensor expression."""
+    if node.op not in defined_ops():
+        return None
+    return {load.buffer: load for load in transfers(graph, node, decision) if load.kind == "load"}
 
 
 def settle(graph: OpGraph, node: Node, position: int, region: Region, config: NpuConfig) -> Region:

@@ -31,13 +31,19 @@ _SWEEPS = (0, 1, 4, 16)
 
 @dataclass(frozen=True)
 class NodeSchedule:
-    """One node: its decision and its tiles in execution order."""
+    """One node of a schedule.
+
+    Attributes:
+        node: name of the node.
+        decision: how it is cut and run.
+        tiles: in execution order.
+        estimate: cycles that the cost model expects.
+    """
 
     node: str
     decision: NodeDecision
     tiles: tuple[Tile, ...]
-    estimate: float
-    """Cycles that the cost model expects."""
+    estimate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,9 @@ class _Scheduler:
         self, graph: OpGraph, config: NpuConfig, effort: int, overrides: DecisionRecord, capacity: int
     ) -> None:
         if not 0 <= effort <= 3:
-            raise ScheduleError("there is no such effort", why=f"effort is {effort}, known are 0 to 3")
+            raise ScheduleError(
+                "there is no such effort", why=f"effort is {effort}, known are 0 to 3", remedy="choose one of them"
+            )
         self.graph, self.config, self.effort, self.capacity = graph, config, effort, capacity
         self.overrides, self.weights = overrides, CostWeights()
         self.nodes = [node for node in graph.nodes if node.op not in ALIAS_OPS]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from torq_byoc.errors import ScheduleError
@@ -70,10 +69,6 @@ class DecisionRecord:
 
     nodes: Mapping[str, NodeOverride] = field(default_factory=dict)
     resident: Mapping[str, bool] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", MappingProxyType(dict(self.nodes)))
-        object.__setattr__(self, "resident", MappingProxyType(dict(self.resident)))
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form, keys sorted; fields that are not fixed are left out."""

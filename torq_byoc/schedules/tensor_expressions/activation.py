@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.npu_model.dtypes import DType
@@ -48,7 +48,7 @@ def table(graph: OpGraph, node: Node, operands: Operands) -> Any:
     from tvm import te
 
     source = graph.tensors[node.inputs[0]].dtype
-    stage = ActStage.of(graph, node, operands)
+    stage, entries = ActStage.of(graph, node, operands), cast(Any, operands.table)
 
     def position(*index: Any) -> Any:
         total = stage.biased(widen(operands.inputs[0](*index), source), index)
@@ -59,7 +59,7 @@ def table(graph: OpGraph, node: Node, operands: Operands) -> Any:
     def looked_up(*index: Any) -> Any:
         place = x(*index).astype("int32")
         row = (place >> 7) + 256
-        base, slope = operands.table[row, 0].astype("int32"), operands.table[row, 1].astype("int32")
+        base, slope = entries[row, 0].astype("int32"), entries[row, 1].astype("int32")
         value = (base + ((slope * (place & 127) + 64) >> 7)).astype("int64")
         zero_point = integer(int(node.attrs.get("out_zero_point", 0)))
         low, high = node.attrs.get("clip_min", -math.inf), node.attrs.get("clip_max", math.inf)

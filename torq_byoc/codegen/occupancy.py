@@ -1,0 +1,58 @@
+"""Which LRAM cells are taken in which slot: one bit a cell, one big integer a slot.
+
+Finding room for a buffer over several slots is then a few integer operations, however many buffers there
+are.  A cell is the unit of placement; offsets are multiples of it.
+"""
+
+from __future__ import annotations
+
+
+class Occupancy:
+    """Occupied cells of every slot.
+
+    Args:
+        slots: number of slots.
+        cells: cells of the memory.
+    """
+
+    def __init__(self, slots: int, cells: int) -> None:
+        self._taken = [0] * slots
+        self._cells = cells
+        self._all = (1 << cells) - 1
+
+    def taken(self, slot: int) -> int:
+        """Bit mask of the cells occupied in a slot."""
+        return self._taken[slot]
+
+    def taken_between(self, first: int, last: int) -> int:
+        """Bit mask of the cells occupied in any slot from ``first`` to ``last``, both included."""
+        mask = 0
+        for slot in range(first, last + 1):
+            mask |= self._taken[slot]
+        return mask
+
+    def room(self, taken: int, cells: int) -> int:
+        """Bit mask of the positions at which ``cells`` free cells begin, given a mask of taken cells."""
+        free = self._all & ~taken
+        length = 1
+        while length < cells and free:
+            step = min(length, cells - length)
+            free &= free >> step
+            length += step
+        return free
+
+    def take(self, first: int, last: int, offset: int, cells: int) -> None:
+        """Occupy cells in every slot from ``first`` to ``last``."""
+        mask = ((1 << cells) - 1) << offset
+        for slot in range(first, last + 1):
+            self._taken[slot] |= mask
+
+
+def lowest(positions: int) -> int:
+    """The lowest position of a non-empty mask."""
+    return (positions & -positions).bit_length() - 1
+
+
+def highest(positions: int) -> int:
+    """The highest position of a non-empty mask."""
+    return positions.bit_length() - 1
