@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from torq_byoc.compiled_model import (
     TensorSpec,
     program_reference,
 )
-from torq_byoc.errors import LramOverflowError, QuantizationError
+from torq_byoc.errors import LramOverflowError, QuantizationError, ScheduleError
 from torq_byoc.frontend import load_model, prepare_with_notes, to_relax
 from torq_byoc.host_module import is_direct, npu_functions, serialize, with_runtime_calls
 from torq_byoc.kernels.graph import OpGraph
@@ -38,8 +38,10 @@ from torq_byoc.npu_model.presets import load_config
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.quantize import quantize_model
 from torq_byoc.relay_patterns import PartitionedModule, lower_partition, partition
+from torq_byoc.schedules.node_tiles import scheduled_function
 from torq_byoc.schedules.plan import Schedule, schedule
 from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.tensor_expressions import defined_ops
 
 PRECISIONS = ("auto", "int8", "int16", "bf16")
 BUDGETS: tuple[float, ...] = (1.0, 0.9, 0.8, 0.65, 0.5)
@@ -127,9 +129,13 @@ def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> Com
     with clock.stage("partition"):
         parted = partition(to_relax(prepared), "bf16" if precision == "bf16" else "quantized", options.config)
     _observe(options, "tensor/partitioned", lambda: parted.module.script(show_meta=False))
-    partitions = []
-    for symbol, function in npu_functions(parted.module).items():
-        partitions.append(compile_function(symbol, function, options, clock))
+    with clock.stage("lower"):
+        graphs = {
+            symbol: lower_partition(function, options.config)
+            for symbol, function in npu_functions(parted.module).items()
+        }
+    _check_decisions(options.decisions, graphs.values())
+    partitions = [compile_graph(symbol, graph, options, clock) for symbol, graph in graphs.items()]
     with clock.stage("host"):
         facts = _facts(name, precision, prepared, parted, partitions, preparation.notes, options.config)
         host = b"" if facts.direct else _host_bytes(parted.module, partitions)
@@ -199,9 +205,25 @@ def _module_precision(module: tvm.IRModule) -> str:
     return "quantized" if found else "bf16"
 
 
-def compile_function(
-    symbol: str, function: relax.Function, options: Options | None = None, clock: _Clock | None = None
-) -> Partition:
+def _check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) -> None:
+    """Every entry of a hand-written record must be about some partition of the model."""
+    if record is None:
+        return
+    nodes, tensors = set(), set()
+    for graph in graphs:
+        nodes |= {node.name for node in graph.nodes}
+        tensors |= set(graph.tensors)
+    unknown = sorted((set(record.nodes) - nodes) | (set(record.resident) - tensors))
+    if unknown:
+        raise ScheduleError(
+            "the schedule names nodes or tensors that the model does not have",
+            where=", ".join(unknown[:8]),
+            why=f"{len(unknown)} unknown names",
+            remedy=f"use names such as {', '.join(sorted(nodes)[:4])} (torq compile --explain lists them)",
+        )
+
+
+def compile_function(symbol: str, function: relax.Function, options: Options | None = None) -> Partition:
     """Compile one partition of a module to a verified program.
 
     Raises:
@@ -209,9 +231,12 @@ def compile_function(
         VerificationError: a defect of ours; the program is not safe.
     """
     options = options or Options()
+    return compile_graph(symbol, lower_partition(function, options.config), options)
+
+
+def compile_graph(symbol: str, graph: OpGraph, options: Options, clock: _Clock | None = None) -> Partition:
+    """Schedule, generate and verify the program of an operator graph (see ``compile_function``)."""
     clock = clock or _Clock(None)
-    with clock.stage("lower"):
-        graph = lower_partition(function, options.config)
     plan, generated = _schedule_and_generate(graph, options, clock)
     with clock.stage("verify"):
         verify(generated.program)
@@ -231,9 +256,13 @@ def _schedule_and_generate(graph: OpGraph, options: Options, clock: _Clock) -> t
     def observe(name: str, program: HlProgram) -> None:
         _observe(options, f"torq_hl/{name}", lambda: _hl_text(program))
 
+    decisions = None
+    if options.decisions is not None:
+        decisions = options.decisions.restricted_to({node.name for node in graph.nodes}, graph.tensors)
     for budget in BUDGETS:
         with clock.stage("schedule"):
-            plan = schedule(graph, options.config, effort=options.effort, overrides=options.decisions, budget=budget)
+            plan = schedule(graph, options.config, effort=options.effort, overrides=decisions, budget=budget)
+        _observe(options, "scheduled/tir", lambda plan=plan: _scheduled_text(graph, plan))
         try:
             with clock.stage("generate"):
                 generated = generate(
@@ -309,6 +338,20 @@ def _specs(values: Sequence[onnx.ValueInfoProto]) -> tuple[TensorSpec, ...]:
 def _host_bytes(module: tvm.IRModule, partitions: Sequence[Partition]) -> bytes:
     references = {p.facts.symbol: program_reference(p.blob) for p in partitions}
     return serialize(with_runtime_calls(module, references))
+
+
+def _scheduled_text(graph: OpGraph, plan: Schedule) -> str:
+    """The scheduled TIR function of every node, each under its decision and its cost."""
+    nodes = {node.name: node for node in graph.nodes}
+    parts = []
+    for entry in plan.nodes:
+        node = nodes[entry.node]
+        parts.append(
+            f"# {entry.node}: {entry.decision}, {len(entry.tiles)} tiles, {entry.estimate:.0f} cycles expected"
+        )
+        if node.op in defined_ops():
+            parts.append(scheduled_function(graph, node, entry.decision).mod.script(show_meta=False))
+    return "\n".join(parts) + "\n"
 
 
 def _hl_text(program: HlProgram) -> str:

@@ -95,7 +95,9 @@ def check_target(target: Path, *sources: Path) -> None:
     """
     if any(target.absolute() == source.absolute() for source in sources) or target.is_dir():
         what = "a folder" if target.is_dir() else "one of the inputs"
-        raise CommandLineError("the output cannot go there", where=str(target), why=f"it is {what}", remedy="name a file")
+        raise CommandLineError(
+            "the output cannot go there", where=str(target), why=f"it is {what}", remedy="name a file"
+        )
     if not target.absolute().parent.is_dir():
         raise EnvironmentProblem(
             "the output folder does not exist",

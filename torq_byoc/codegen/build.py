@@ -262,7 +262,7 @@ class _Builder:
 
         Sizes and cycles do not depend on addresses as long as unlike operands have unlike ones.
         """
-        addresses = [index * self.config.lram_word for index in range(len(self.buffers))]
+        addresses = range(0, len(self.buffers) * self.config.lram_word, self.config.lram_word)
         chunks = [
             _chunks(
                 invocation_tasks(self.graph, context.node, self.config, invocation, addresses),

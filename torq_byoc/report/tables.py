@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -20,10 +20,14 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         ("model", f"{summary['model']} ({summary['precision']}) on {summary['hw']}"),
         ("cycles", f"{cycles['total']:,} = {summary['latency_us']:.1f} us ({summary['profile']} profile)"),
         ("lower bound", f"{bound['total']:,} (efficiency {summary['efficiency']:.3f})"),
-        ("busy", _busy(cycles)),
+        ("busy", f"{_busy(cycles)} (bound by {summary['bound_by']})"),
         ("DMA", f"{summary['dma']['in_bytes']:,} B in, {summary['dma']['out_bytes']:,} B out"),
-        ("LRAM peak", f"{summary['lram']['peak']:,} of {summary['lram']['capacity']:,} B"),
-        ("MACs on the NPU", f"{summary['npu_mac_fraction']:.2%} of {summary['macs']:,}"),
+        ("LRAM in use", f"at most {summary['lram']['peak']:,} of {summary['lram']['capacity']:,} B"),
+        (
+            "MACs",
+            f"{summary['macs']:,}, {summary['npu_mac_fraction']:.2%} on the NPU, "
+            f"{summary['mac_utilisation']:.1%} of its peak",
+        ),
         ("operators", f"{summary['npu_ops']} on the NPU, {len(summary['cpu_ops'])} on the CPU"),
     ]
     for row in rows:
@@ -65,6 +69,39 @@ def print_layers(summary: Mapping[str, Any]) -> None:
             f"{sum(layer['bytes'].values()):,}",
         )
     Console(highlight=False).print(table)
+
+
+def print_container(container: Mapping[str, Any]) -> None:
+    """Version and sections of a file."""
+    console = Console(highlight=False)
+    console.print(f"{container['path']}: {container['bytes']:,} B, format {container['format_version']}")
+    table = Table("section", "bytes", "SHA-256", box=None)
+    for section in container["sections"]:
+        table.add_row(section["name"], f"{section['bytes']:,}", section["sha256"][:16])
+    console.print(table)
+
+
+def print_levels(levels: Mapping[str, Mapping[str, Any]]) -> None:
+    """One cost line a level of IR."""
+    table = Table("level", "cost", box=None)
+    for level, costs in levels.items():
+        table.add_row(level, ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in costs.items()))
+    Console(highlight=False).print(table)
+
+
+def print_memory(partitions: Sequence[Mapping[str, Any]]) -> None:
+    """XRAM regions and LRAM spans of every partition."""
+    console = Console(highlight=False)
+    for partition in partitions:
+        table = Table("memory", "address", "bytes", "what", box=None, title=partition["partition"])
+        for region in partition["xram"]:
+            table.add_row(
+                "XRAM", f"{region['address']:#x}", f"{region['bytes']:,}", f"{region['kind']} {region['name']}"
+            )
+        for span in partition["lram"]:
+            label = f"{span['layer'] or 'sequencer'} {span['kind']}"
+            table.add_row("LRAM", f"{span['address']:#x}", f"{span['bytes']:,}", label)
+        console.print(table)
 
 
 def print_explanation(summary: Mapping[str, Any], model: CompiledModel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,13 @@ class DecisionRecord:
 
     nodes: Mapping[str, NodeOverride] = field(default_factory=dict)
     resident: Mapping[str, bool] = field(default_factory=dict)
+
+    def restricted_to(self, nodes: Collection[str], tensors: Collection[str]) -> DecisionRecord:
+        """The entries about these nodes and tensors: what concerns one partition of a model."""
+        return DecisionRecord(
+            {name: override for name, override in self.nodes.items() if name in nodes},
+            {name: value for name, value in self.resident.items() if name in tensors},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form, keys sorted; fields that are not fixed are left out."""
