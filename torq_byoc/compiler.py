@@ -317,7 +317,7 @@ def _facts(
         model=name,
         precision=precision,
         inputs=_specs(prepared.graph.input),
-        outputs=_specs(prepared.graph.output),
+        outputs=_output_specs(prepared.graph.output, parted.module["main"]),
         floor=model_floor(prepared, precision, npu_macs, config),
         cpu_ops=tuple(CpuOp(op.node, op.op, op.reason) for op in parted.cpu_ops),
         npu_ops=sum(len(partition_.facts.layers) for partition_ in partitions),
@@ -333,6 +333,17 @@ def _specs(values: Sequence[onnx.ValueInfoProto]) -> tuple[TensorSpec, ...]:
         shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         specs.append(TensorSpec(value.name, shape, onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name))
     return tuple(specs)
+
+
+def _output_specs(values: Sequence[onnx.ValueInfoProto], main: relax.Function) -> tuple[TensorSpec, ...]:
+    """Outputs with the shapes that the operators give: what a file declares may be wrong (it is where a pool
+    rounds up and its last window would start in the padding)."""
+    result = main.ret_ty
+    kinds = list(result.fields) if isinstance(result, relax.TupleType) else [result]
+    return tuple(
+        TensorSpec(spec.name, tuple(int(extent) for extent in kind.shape.values), spec.dtype)
+        for spec, kind in zip(_specs(values), kinds, strict=True)
+    )
 
 
 def _host_bytes(module: tvm.IRModule, partitions: Sequence[Partition]) -> bytes:

@@ -100,9 +100,13 @@ def _returns_in_order(result: relax.Var, rest: list[relax.Binding], returned: re
     return isinstance(returned, relax.Var) and position.get(returned, -1) in (None, 0)
 
 
+_PRINTED_SCALARS = frozenset({"float32", "float64", "int32", "int64", "bool"})
+"""Scalar types that TVMScript writes as numbers; others become references to metadata, which it cannot read back."""
+
+
 @relax.expr_functor.mutator
 class _ConstantLifter(relax.PyExprMutator):
-    """Tensor constants of a function become variables; scalars stay, as TVMScript prints them exactly."""
+    """Constants of a function become variables; what TVMScript prints exactly and reads back stays."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
@@ -111,7 +115,7 @@ class _ConstantLifter(relax.PyExprMutator):
 
     def visit_generic_const_(self, constant: tvm.ir.GenericConst) -> relax.Expr:
         value = constant.value.numpy()
-        if value.ndim == 0:
+        if value.ndim == 0 and value.dtype.name in _PRINTED_SCALARS:
             return constant
         variable = relax.Var(f"constant_{len(self.values)}", constant.ty)
         self.values.append(value)

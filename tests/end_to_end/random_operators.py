@@ -209,12 +209,25 @@ def pool(g: Grower, x: Live) -> bool:
     if window is None:
         return False
     kind, ceil = g.choices.pick(("MaxPool", "AveragePool")), g.choices.integer(0, 1)
+    ceil = ceil and _last_window_has_data(x.shape[2:], window)
     if kind == "MaxPool":
         g.finish(g.op(kind, g.read(x), ceil_mode=ceil, **window), like=x)
         return True
     include = g.choices.integer(0, 1)
     g.finish(g.op(kind, g.read(x), ceil_mode=ceil, count_include_pad=include, **window))
     return True
+
+
+def _last_window_has_data(extents: tuple[int, ...], window: dict[str, list[int]]) -> int:
+    """Whether rounding up adds no window that starts in the padding: onnx's shape inference counts those, runtimes
+    leave them out."""
+    for axis, extent in enumerate(extents):
+        reach = (window["kernel_shape"][axis] - 1) * window["dilations"][axis] + 1
+        before, stride = window["pads"][axis], window["strides"][axis]
+        last = -(-(extent + before + window["pads"][axis + len(extents)] - reach) // stride) * stride
+        if last >= extent + before:
+            return 0
+    return 1
 
 
 @_operator

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from torq_byoc.cli.options import parse_shapes
 from torq_byoc.compiled_model import CompiledModel
 from torq_byoc.errors import EnvironmentProblem, ScheduleError
 
+if TYPE_CHECKING:
+    from torq_byoc.compiler import Options
+    from torq_byoc.schedules.record import DecisionRecord
 
-def compile_request(
-    model: Path,
+
+def compile_request(model: Path, *, step: Callable[[str], None] | None = None, **request: Any) -> CompiledModel:
+    """Compile a model file as the options of ``cli.options.model_options`` say.
+
+    Raises:
+        TorqError: anything wrong with the request or the model.
+    """
+    from torq_byoc.compiler import compile_model
+    from torq_byoc.frontend import load_model
+
+    options = options_of(step=step, **request)
+    return compile_model(load_model(model), options, name=model.name)
+
+
+def options_of(
     *,
     precision: str = "auto",
     calib: Path | None = None,
@@ -22,36 +39,30 @@ def compile_request(
     disabled: tuple[str, ...] = (),
     dump: Path | None = None,
     step: Callable[[str], None] | None = None,
-) -> CompiledModel:
-    """Compile a model file as the options of ``cli.options.model_options`` say.
+) -> Options:
+    """The compiler's options, every file they name read and checked.
 
     Raises:
-        TorqError: anything wrong with the request or the model.
+        TorqError: a file is missing or malformed, or an option makes no sense.
     """
-    from torq_byoc.compiler import Options, compile_model
-    from torq_byoc.frontend import load_model
+    from torq_byoc.compiler import Options
     from torq_byoc.npu_model.presets import load_config
     from torq_byoc.quantize import load_calibration
 
-    fixed_shapes = parse_shapes(shapes)
-    config = load_config(hw)
-    decisions = _record(record) if record else None
-    loaded = load_model(model)
-    options = Options(
-        config=config,
+    return Options(
+        config=load_config(hw),
         precision=precision,
         calibration=load_calibration(calib) if calib else None,
-        shapes=fixed_shapes,
-        decisions=decisions,
+        shapes=parse_shapes(shapes),
+        decisions=_record(record) if record else None,
         effort=effort,
         disabled_passes=disabled,
         observe=_dumper(dump) if dump else None,
         progress=step,
     )
-    return compile_model(loaded, options, name=model.name)
 
 
-def _record(path: Path):  # noqa: ANN202 - the type lives in a module that is imported late
+def _record(path: Path) -> DecisionRecord:
     from torq_byoc.schedules.record import DecisionRecord
 
     try:

@@ -213,8 +213,9 @@ class _Builder:
         else:
             placed = self._phased_tile(f"{node.name}/{name}", info, region, phases)
             transfers = phased_transfers(info.shape, region, info.dtype.size, phases, self.config)
-        whole_phases = all(extent % phase == 0 for extent, phase in zip(region.extent[-2:], phases, strict=True))
-        read = region if phases == (1, 1) or whole_phases else None
+        dense = phases == (1, 1)
+        exact = dense or all(extent % phase == 0 for extent, phase in zip(region.extent[-2:], phases, strict=True))
+        read = region if exact else None
         source = Access(self._xram_tensor(root), Effect.READ, name, read)
         self._loads(node, source, placed.buffer, transfers)
         return placed

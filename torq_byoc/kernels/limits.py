@@ -22,7 +22,7 @@ COMPARISONS = frozenset({Op1.MAX, Op1.MIN, Op1.GT, Op1.GE, Op1.EQ, Op1.AMAX, Op1
 
 
 def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) -> None:
-    """Check a task against every capacity of the machine.
+    """Check a task against every capacity of the machine; addresses are the verifier's business.
 
     Args:
         task: the task to check.
@@ -33,7 +33,7 @@ def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) ->
         KernelError: names the first broken limit; all of them are in ``details``.
     """
     unplaced = replace(task, ndls=tuple(replace(ndl, base=0) for ndl in task.ndls))
-    broken = [*_unplaced_problems(unplaced, config), *_address_problems(task, config)]
+    broken = list(_unplaced_problems(unplaced, config))
     if broken:
         raise KernelError(
             "a loop nest exceeds what a slice can do",
@@ -48,13 +48,6 @@ def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) ->
 def _unplaced_problems(task: SliceTask, config: NpuConfig) -> tuple[str, ...]:
     """Problems that addresses have no part in: the tiles of a node differ in nothing else."""
     return *task_problems(task, config), *_float_problems(task, config)
-
-
-def _address_problems(task: SliceTask, config: NpuConfig) -> Iterator[str]:
-    bits = config.limits.address_bits
-    for ndl in task.ndls:
-        if not 0 <= ndl.base < 1 << bits:
-            yield f"{ndl.agent.name}: base {ndl.base:#x}, {bits} bits"
 
 
 def acts_on_bits(task_bias: bool, clip_min: float, clip_max: float) -> bool:

@@ -119,10 +119,14 @@ class Lowering:
         return self.emit("act", [tensor], self.builder.info(tensor).shape, out, rescale=rescale)
 
     def centered(self, tensor: str, source: QuantParams) -> tuple[str, QuantParams]:
-        """The tensor with zero point 0, as int16 when it has another one now."""
-        if source.zero_point == 0 and source.dtype is not DType.UINT16:
+        """The tensor with zero point 0, as int16 when it has another one now.
+
+        Raises:
+            QuantizationError: it is of 16 bits and has another zero point.
+        """
+        if source.zero_point == 0:
             return tensor, source
-        out = QuantParams(source.scale, 0, DType.INT16)
+        out = source.centred()
         return self.requantize(tensor, source, out), out
 
     def reshaped(self, tensor: str, shape: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torq_byoc.errors import QuantizationError
 from torq_byoc.npu_model.dtypes import DType
 
 
@@ -26,3 +27,17 @@ class QuantParams:
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
         """Real values (float64) of codes."""
         return (codes.astype(np.float64) - self.zero_point) * self.scale
+
+    def centred(self) -> QuantParams:
+        """The same values as int16 codes with zero point 0.
+
+        Raises:
+            QuantizationError: the codes are 16 bits wide and have a zero point; without it they take 17.
+        """
+        if self.zero_point and self.dtype.size > 1:
+            raise QuantizationError(
+                "16-bit codes with a zero point do not fit a multiplier once it is removed",
+                why=f"type {self.dtype.value}, zero point {self.zero_point}; the product takes int16 operands",
+                remedy="quantize the tensor symmetrically (zero point 0)",
+            )
+        return QuantParams(self.scale, 0, DType.INT16)

@@ -10,10 +10,18 @@ from rich.table import Table
 
 from torq_byoc.compiled_model import CompiledModel
 
+PIPE_WIDTH = 160
+
+
+def _console() -> Console:
+    """Node names are printed as they are, and nothing is wrapped at 80 columns just because output is piped."""
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=PIPE_WIDTH)
+
 
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Headline figures, coverage and host work of a compiled model."""
-    console = Console(highlight=False)
+    console = _console()
     cycles, bound = summary["cycles"], summary["lower_bound_cycles"]
     table = Table(show_header=False, box=None, padding=(0, 2))
     rows = [
@@ -68,12 +76,12 @@ def print_layers(summary: Mapping[str, Any]) -> None:
             f"{layer['utilisation']:.0%}",
             f"{sum(layer['bytes'].values()):,}",
         )
-    Console(highlight=False).print(table)
+    _console().print(table)
 
 
 def print_container(container: Mapping[str, Any]) -> None:
     """Version and sections of a file."""
-    console = Console(highlight=False)
+    console = _console()
     console.print(f"{container['path']}: {container['bytes']:,} B, format {container['format_version']}")
     table = Table("section", "bytes", "SHA-256", box=None)
     for section in container["sections"]:
@@ -86,12 +94,12 @@ def print_levels(levels: Mapping[str, Mapping[str, Any]]) -> None:
     table = Table("level", "cost", box=None)
     for level, costs in levels.items():
         table.add_row(level, ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in costs.items()))
-    Console(highlight=False).print(table)
+    _console().print(table)
 
 
 def print_memory(partitions: Sequence[Mapping[str, Any]]) -> None:
     """XRAM regions and LRAM spans of every partition."""
-    console = Console(highlight=False)
+    console = _console()
     for partition in partitions:
         table = Table("memory", "address", "bytes", "what", box=None, title=partition["partition"])
         for region in partition["xram"]:
@@ -107,10 +115,52 @@ def print_memory(partitions: Sequence[Mapping[str, Any]]) -> None:
 def print_explanation(summary: Mapping[str, Any], model: CompiledModel) -> None:
     """The layer table, what each pass saved, and the decisions."""
     print_layers(summary)
-    console = Console(highlight=False)
+    console = _console()
     for entry in summary["passes"]:
         saved = ", ".join(f"{key} {value:,}" for key, value in entry["saved"].items()) or "reorders only"
         console.print(f"pass {entry['name']}: {saved}")
     for partition in model.partitions:
         console.print(f"decisions of {partition.facts.symbol}:")
-        console.print(partition.facts.decisions)
+        console.out(partition.facts.decisions.rstrip(), highlight=False)
+
+
+def print_coverage(coverage: Mapping[str, Any]) -> None:
+    """Each node of a model with its place."""
+    console = _console()
+    table = Table("node", "operator", "runs on", "as, or because", box=None)
+    for row in coverage["nodes"]:
+        table.add_row(row["node"], row["op"], row["place"], row["detail"])
+    console.print(table)
+    counts = ", ".join(f"{count} {place}" for place, count in coverage["counts"].items())
+    console.print(f"{coverage['model']} ({coverage['precision']}): {counts}; {coverage['partitions']} NPU programs")
+
+
+def print_operators(data: Mapping[str, Any]) -> None:
+    """Every operator with its place in each precision."""
+    console = _console()
+    table = Table("operator", *data["precisions"], "limits", box=None)
+    for row in data["operators"]:
+        mappings = [row["mappings"][precision] for precision in data["precisions"]]
+        cells = [f"{mapping['place']}: {mapping['detail']}" for mapping in mappings]
+        table.add_row(row["op"], *cells, "; ".join(dict.fromkeys(m["limits"] for m in mappings if m["limits"])))
+    console.print(table)
+    console.print(f"others on the CPU: {', '.join(data['other_cpu'])}")
+    console.print(f"not supported: {', '.join(data['unsupported'])}")
+
+
+def print_benchmark(data: Mapping[str, Any]) -> None:
+    """Simulated time beside measured times; they belong to different machines."""
+    console = _console()
+    table = Table("measured", "us", "against the NPU", "against NPU and its CPU part", box=None)
+    npu, host = data["latency_us"], data["cycles"]["host_us"]
+    table.add_row(f"NPU {data['hw']}, simulated", f"{npu:,.1f}", "", "")
+    table.add_row("its CPU part, on this machine", f"{host:,.1f}", "", "")
+    for name, label in (("tvm_llvm", "whole model, TVM LLVM untuned"), ("onnxruntime", "whole model, onnxruntime")):
+        timing = (data["cpu_baseline"] or {}).get(name)
+        if timing and npu:
+            ratios = (f"{timing['us'] / part:.2f}x" for part in (npu, npu + host))
+            table.add_row(f"{label}, on this machine", f"{timing['us']:,.1f}", *ratios)
+    console.print(table)
+    if data["cpu_baseline"] is None:
+        console.print("no CPU baseline: a container holds no ONNX graph; give the model instead")
+    console.print(f"simulating one inference takes {data['simulation_seconds']:.3f} s")

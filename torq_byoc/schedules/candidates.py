@@ -9,6 +9,8 @@ from collections.abc import Hashable, Sequence
 from torq_byoc.schedules.tiles import tile_counts
 
 _COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+_FEW_STEPS = (1, 2, 3, 4, 6, 8)
+"""Smallest tiles, in steps: what is left when one step of an operand is a good part of the LRAM."""
 MAX_TILINGS = 400
 """Tilings priced a node; longer lists are thinned axis by axis, ends kept."""
 MAX_TILES = 4096
@@ -33,7 +35,7 @@ def axis_extents(extent: int, step: int) -> list[int]:
     if step == 0 or extent <= step:
         return [extent]
     values = {min(extent, step * math.ceil(extent / count / step)) for count in _COUNTS}
-    return sorted(values | {step}, reverse=True)
+    return sorted(values | {step * few for few in _FEW_STEPS if step * few < extent}, reverse=True)
 
 
 def orders(counts: Sequence[int], moves: Sequence[Hashable]) -> list[tuple[int, ...]]:

@@ -56,10 +56,9 @@ def tiles_of(graph: OpGraph, node: Node, model: NodeModel, decision: NodeDecisio
         inputs = model.input_regions(output)
         if loads is not None:
             needed = inputs
-            regions = [loads[f"input{position}"].region(output, decision.tile) for position in model.inputs]
             inputs = tuple(
-                settle(graph, node, position, region, model.config)
-                for position, region in zip(model.inputs, regions, strict=True)
+                settle(graph, node, position, _read(loads, position, output, decision, region), model.config)
+                for position, region in zip(model.inputs, needed, strict=True)
             )
             _check_cover(node, output, inputs, needed)
         tiles.append(Tile(output, inputs, split_between_slices(output, axis, step, model.config.slices)))
@@ -71,6 +70,18 @@ def _loads(graph: OpGraph, node: Node, decision: NodeDecision) -> dict[str, Tran
     if node.op not in defined_ops():
         return None
     return {load.buffer: load for load in transfers(graph, node, decision) if load.kind == "load"}
+
+
+def _read(
+    loads: dict[str, Transfer], position: int, output: Region, decision: NodeDecision, kernel_region: Region
+) -> Region:
+    """What a tile loads of an input; the kernel's own region when TIR reads none of it.
+
+    TIR drops a read whose value cannot matter: both clip bounds the same code, a weight of 0.  The kernel's
+    loops walk the operand nevertheless.
+    """
+    load = loads.get(f"input{position}")
+    return kernel_region if load is None else load.region(output, decision.tile)
 
 
 def settle(graph: OpGraph, node: Node, position: int, region: Region, config: NpuConfig) -> Region:

@@ -24,6 +24,8 @@ from torq_byoc.relay_patterns.quant_params import QuantParams
 
 FLOAT_BINADES = 32
 """The bf16 denominator is resolved from ``bias`` up to 2**31 times that."""
+SUM_BITS = 30
+"""Magnitude of the integer sum of squares; squares of 16-bit values lose their lowest bits to fit."""
 NARROW_RATIO = 2.0
 """Largest ratio of the sum's part of the denominator to ``bias`` for which a linear table is good."""
 
@@ -43,7 +45,7 @@ def lower(builder: GraphBuilder, x: str, lrn: Lrn, out: QuantParams | None, orig
 
     Args:
         builder: receives the nodes.
-        x: [N, C, ...]; int8 or uint8 with a scale, or bf16.
+        x: [N, C, ...]; int8, uint8 or int16 with a scale, or bf16.
         lrn: the attributes.
         out: quantization of the result; None for bf16.
         origin: the ONNX node.
@@ -76,10 +78,13 @@ def _lower_float(e: Emitter, x: str, lrn: Lrn) -> str:
 def _lower_integer(e: Emitter, x: str, lrn: Lrn, out: QuantParams) -> str:
     source = quantization(e, x)
     low, high = source.dtype.integer_range
+    source.centred()
     centred = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point))
-    square = e.mul(centred, centred, DType.INT32, integer_rescale(sum_bits=48))
     largest = lrn.size * max(high - source.zero_point, source.zero_point - low) ** 2
-    weight = lrn.alpha * source.scale**2 / lrn.size
+    dropped = max(0, largest.bit_length() - SUM_BITS)
+    square = e.mul(centred, centred, DType.INT32, integer_rescale(2.0**-dropped, sum_bits=48))
+    largest >>= dropped
+    weight = math.ldexp(lrn.alpha * source.scale**2 / lrn.size, dropped)
     if weight * largest <= NARROW_RATIO * lrn.bias:
         return _narrow(e, centred, square, lrn, weight, largest, source.scale, out)
     return _wide(e, x, square, lrn, weight, largest, source, out)

@@ -65,13 +65,13 @@ def _lower_integer(e: Emitter, x: str, slopes: np.ndarray, out: QuantParams) -> 
     low, high = source.dtype.integer_range
     largest = max(1.0, float(np.abs(slopes).max()))
     span = max(high - source.zero_point, source.zero_point - low)
-    room = math.floor(math.log2((2**15 - 1) / (span * largest)))
-    bits = max(0, min(FRACTION_BITS, room))
+    bits = min(FRACTION_BITS, math.floor(math.log2((2**15 - 1) / (span * largest))))
+    source.centred()
     above = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point, clip=(0, math.inf)))
     below = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point, clip=(-math.inf, 0)))
     scaled = _scale_below(e, below, slopes, bits)
-    rescale = to_codes(math.ldexp(source.scale / out.scale, -bits), out, sum_bits=48, where=e.origin)
-    return e.sum2(above, scaled, (1 << bits, 1), out.dtype, rescale, out=out)
+    rescale = to_codes(math.ldexp(source.scale / out.scale, -max(bits, 0)), out, sum_bits=48, where=e.origin)
+    return e.sum2(above, scaled, (1 << max(bits, 0), 1 << max(-bits, 0)), out.dtype, rescale, out=out)
 
 
 def _scale_below(e: Emitter, below: str, slopes: np.ndarray, bits: int) -> str:

@@ -137,6 +137,8 @@ def _centered(low: Lowering, tensor: str, params: QuantParams) -> tuple[str, Qua
     if value is None or params.zero_point == 0:
         return low.centered(tensor, params)
     moved = value.astype(np.int32) - params.zero_point
+    if np.abs(moved).max() > 32767:
+        return _constant_codes(low, params.dequantize(value))
     dtype = DType.INT8 if moved.min() >= -128 and moved.max() <= 127 else DType.INT16
     return low.constant(moved.astype(dtype.numpy)), QuantParams(params.scale, 0, dtype)
 

@@ -1,0 +1,47 @@
+"""``torq ops``: what maps to the NPU, as composition, to the CPU, and why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torq_byoc.cli.options import Outcome, json_option, model_options, progress
+
+
+@click.command(name="ops")
+@click.argument("model", type=click.Path(path_type=Path), required=False)
+@model_options
+@click.option("--markdown", is_flag=True, help="Print the operator table as docs/operators.md has it.")
+@json_option
+def command(model: Path | None, markdown: bool, as_json: bool, **request: Any) -> Outcome:
+    """Show where the nodes of MODEL run, or without MODEL what is done with every operator."""
+    if model is None:
+        return _all_operators(markdown, as_json)
+    from torq_byoc.cli.request import options_of
+    from torq_byoc.frontend import load_model
+    from torq_byoc.report.model_coverage import model_coverage
+    from torq_byoc.report.tables import print_coverage
+
+    options = options_of(**request)
+    with progress(None, f"partitioning {model.name}"):
+        coverage = model_coverage(load_model(model), options, model.name)
+    if not as_json:
+        print_coverage(coverage)
+    return Outcome(coverage)
+
+
+def _all_operators(markdown: bool, as_json: bool) -> Outcome:
+    from torq_byoc.report.operator_probes import PROBES
+    from torq_byoc.report.operators import operator_table, table_data
+    from torq_byoc.report.operators_markdown import markdown_table
+    from torq_byoc.report.tables import print_operators
+
+    with progress(len(PROBES), "compiling a probe of each operator") as step:
+        data = table_data(operator_table(step))
+    if markdown:
+        click.echo(markdown_table(data), nl=False)
+    elif not as_json:
+        print_operators(data)
+    return Outcome(data)

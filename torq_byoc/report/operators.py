@@ -1,0 +1,130 @@
+"""What the compiler does with every ONNX operator, found by compiling a probe of each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import onnx
+from onnx import defs
+
+from torq_byoc.errors import TorqError
+from torq_byoc.frontend import prepare, to_relax
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.quantize import quantize_model
+from torq_byoc.relay_patterns import PartitionedModule, lower_partition, partition
+from torq_byoc.relay_patterns.patterns import pattern_named
+from torq_byoc.report.operator_probes import NODE, PROBES, Probe
+
+PRECISIONS = ("int8", "bf16")
+REWRITTEN = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear")
+"""Operators of quantized models: they become the integer form of what stands between them."""
+
+_FREE = frozenset({"reshape", "bitcast"})
+_QUANTIZATION = frozenset({"quantize", "dequantize"})
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Where an operator runs in one precision.
+
+    Attributes:
+        place: "npu" (one kernel, or none at all for what moves no data), "composition" (several NPU kernels),
+            "cpu", "npu+cpu", or "none" when the model is refused.
+        detail: kernels on the NPU, or the reason for the CPU.
+        limits: what the pattern's legality check asks for.
+    """
+
+    place: str
+    detail: str
+    limits: str = ""
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """An ONNX operator with its mapping in every precision of ``PRECISIONS``."""
+
+    op: str
+    mappings: dict[str, Mapping]
+
+
+def operator_table(progress: Callable[[str], None] | None = None) -> list[OperatorRow]:
+    """All operators of the standard domain that have a probe, in name order; see ``unprobed`` for the rest."""
+    rows = []
+    for probe in sorted(PROBES, key=lambda probe: probe.op):
+        if progress:
+            progress(probe.op)
+        rows.append(OperatorRow(probe.op, {precision: _mapping(probe, precision) for precision in PRECISIONS}))
+    return rows
+
+
+def unprobed() -> tuple[list[str], list[str]]:
+    """Other standard operators: those that TVM runs on the CPU, and those that nothing can run."""
+    from torq_byoc.frontend.importer import unsupported_operators
+
+    probed = {probe.op for probe in PROBES}
+    names = sorted({schema.name for schema in defs.get_all_schemas() if schema.domain == ""} - probed)
+    names = [name for name in names if name not in REWRITTEN]
+    graph = onnx.helper.make_graph([onnx.helper.make_node(name, [], ["y"], name) for name in names], "all", [], [])
+    missing = set(unsupported_operators(onnx.helper.make_model(graph)))
+    return [name for name in names if name not in missing], [name for name in names if name in missing]
+
+
+def table_data(rows: list[OperatorRow]) -> dict[str, Any]:
+    """The table with everything that has no probe, ready for JSON."""
+    on_cpu, missing = unprobed()
+    return {
+        "operators": [asdict(row) for row in rows],
+        "precisions": list(PRECISIONS),
+        "rewritten": list(REWRITTEN),
+        "other_cpu": on_cpu,
+        "unsupported": missing,
+    }
+
+
+def _mapping(probe: Probe, precision: str) -> Mapping:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _described(_parted(probe, precision))
+    except TorqError as error:
+        return Mapping("none", error.why or error.what)
+
+
+def _parted(probe: Probe, precision: str) -> PartitionedModule:
+    model = prepare(probe.model())
+    if precision == "bf16":
+        return partition(to_relax(model), "bf16", NpuConfig())
+    return partition(to_relax(quantize_model(model, probe.data(), precision=precision)), "quantized", NpuConfig())
+
+
+def _described(parted: PartitionedModule) -> Mapping:
+    kernels = [op for op in _kernels(parted) if op not in _FREE]
+    left = [op for op in parted.cpu_ops if _is_probe(op.node) and op.op not in _QUANTIZATION]
+    groups = [name for symbol in parted.partitions for origin, name in parted.npu_ops[symbol] if _is_probe(origin)]
+    if left:
+        reasons = "; ".join(dict.fromkeys(op.reason for op in left))
+        return Mapping("npu+cpu" if groups else "cpu", reasons)
+    names = ", ".join(dict.fromkeys(kernels)) or "no data moves"
+    limits = " ".join(dict.fromkeys(_limits(name) for name in groups))
+    return Mapping("composition" if len(kernels) > 1 else "npu", names, limits)
+
+
+def _kernels(parted: PartitionedModule) -> Iterator[str]:
+    for symbol in parted.partitions:
+        graph = lower_partition(parted.function(symbol), NpuConfig())
+        yield from (node.op for node in graph.nodes if _is_probe(node.origin))
+
+
+def _is_probe(node: str) -> bool:
+    return any(part.startswith(NODE) for part in node.split("+"))
+
+
+def _limits(composite: str) -> str:
+    """The first line of the legality check's docstring."""
+    check = pattern_named(composite).check
+    text = (check.func if isinstance(check, partial) else check).__doc__ or ""
+    return text.strip().splitlines()[0] if text.strip() else ""

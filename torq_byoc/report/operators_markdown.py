@@ -1,0 +1,60 @@
+"""The operator table as ``docs/operators.md``; ``torq ops --markdown`` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PLACES = {
+    "npu": "NPU",
+    "composition": "NPU, composed",
+    "npu+cpu": "NPU and CPU",
+    "cpu": "CPU",
+    "none": "refused",
+}
+
+_HEAD = """# Operators
+
+What the compiler does with each ONNX operator, found by compiling a small model of each: in int8 (calibrated) and
+in bf16.  `torq ops --markdown` prints this page; `torq ops MODEL.onnx` answers for the nodes of a model.
+
+* **NPU**: one kernel of the slices (a view that moves no data needs none).
+* **NPU, composed**: several kernels, for instance a look-up table between multiplications.
+* **NPU and CPU**: part of it stays on the CPU.
+* **CPU**: TVM runs it on the host, in the same executable.
+* **refused**: there is no conversion; such operators of a model are listed all at once.
+
+Shapes must be static, at most 8 axes.  A float operator between quantized ones runs on the NPU only when its result is
+quantized too.
+"""
+
+
+def markdown_table(data: Mapping[str, Any]) -> str:
+    """The page."""
+    lines = [_HEAD, "| Operator | int8 | bf16 | Limits (int8; bf16) |", "|---|---|---|---|"]
+    for row in data["operators"]:
+        cells = [_cell(row["mappings"][precision]) for precision in data["precisions"]]
+        limits = list(dict.fromkeys(m["limits"] for m in row["mappings"].values() if m["limits"]))
+        lines.append(f"| {row['op']} | {' | '.join(cells)} | {_escaped('; '.join(limits))} |")
+    lines += [
+        "",
+        f"Operators of quantized models become the integer form of what they enclose: {_listed(data['rewritten'])}.",
+        "",
+        f"Other operators that TVM runs on the CPU: {_listed(data['other_cpu'])}.",
+        "",
+        f"Operators without a conversion: {_listed(data['unsupported'])}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(mapping: Mapping[str, str]) -> str:
+    return _escaped(f"{PLACES[mapping['place']]}: {mapping['detail']}")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
