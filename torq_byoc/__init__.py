@@ -28,12 +28,12 @@ from torq_byoc.errors import (
     UnsupportedOpError,
     VerificationError,
 )
-from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.target import install_hook
 
 if TYPE_CHECKING:
     from torq_byoc.compiled_model import CompiledModel, load
     from torq_byoc.compiler import compile, partition_for_torq
+    from torq_byoc.npu_model.config import NpuConfig
 
 __version__ = "0.1.0"
 
@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "NpuConfig": "torq_byoc.npu_model.config",
     "CompiledModel": "torq_byoc.compiled_model",
     "load": "torq_byoc.compiled_model",
     "compile": "torq_byoc.compiler",

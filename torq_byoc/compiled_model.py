@@ -255,4 +255,4 @@ def _checked(value: np.ndarray, spec: TensorSpec) -> np.ndarray:
                 remedy=f"convert it to {spec.dtype}",
             )
         value = value.astype(expected)
-    return np.ascontiguousarray(value)
+    return np.asarray(value, order="C")

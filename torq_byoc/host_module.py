@@ -176,7 +176,7 @@ class HostExecutable:
 
     def __call__(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
         """Results of ``main`` in order."""
-        result = self.function(*(tvm.runtime.tensor(np.ascontiguousarray(value)) for value in arguments))
+        result = self.function(*(tvm.runtime.tensor(np.asarray(value, order="C")) for value in arguments))
         fields = result if not isinstance(result, tvm.runtime.Tensor) else [result]
         return [field.numpy() for field in fields]
 

@@ -112,7 +112,7 @@ class GraphModule:
         missing = [name for name in self._module.inputs if name not in self._values]
         if missing:
             raise ShapeError(f"inputs are not set: {', '.join(missing)}", remedy="call set_input for each")
-        arguments = [tvm.runtime.tensor(np.ascontiguousarray(self._values[n])) for n in self._module.inputs]
+        arguments = [tvm.runtime.tensor(np.asarray(self._values[n], order="C")) for n in self._module.inputs]
         result = self._module.machine["main"](*arguments)
         fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         self._outputs = [field.numpy() for field in fields]

@@ -10,8 +10,6 @@ from typing import Any
 
 import wrapt
 
-from torq_byoc.npu_model.presets import preset_names
-
 TARGET = "torq"
 CODEGEN_HOOK = "relax.ext.torq"
 
@@ -36,6 +34,8 @@ def preset_of(target: Any) -> str:
 
 def _register_tags(tvm: ModuleType) -> None:
     """The base kind stays llvm (TVM takes new kinds from C++ only); ``model`` names the preset."""
+    from torq_byoc.npu_model.presets import preset_names
+
     for tag, preset in [(TARGET, "sl2610"), *((f"{TARGET}/{name}", name) for name in preset_names())]:
         config = {"kind": "llvm", "keys": ["cpu", TARGET], "device": TARGET, "model": f"torq/{preset}"}
         tvm.target.register_tag(tag, config, override=True)

@@ -170,7 +170,7 @@ class _Builder:
 
     def _tile(self, context: _NodeContext, tile: Tile) -> None:
         node = context.node
-        operands = [self._input(context, which, region) for which, region in enumerate(tile.inputs)]
+        operands = self._inputs(context, tile)
         constants = [self._constant(context, which, tile.output) for which in range(len(context.constants))]
         info = self.graph.tensors[node.output]
         root = self.roots[node.output]
@@ -197,6 +197,18 @@ class _Builder:
         nbytes = region.size * info.dtype.size
         buffer = self._new_buffer(name, Space.LRAM, nbytes, BufferKind.ACTIVATION)
         return PlacedOperand(buffer, 0, region, row_major_strides(region.extent, info.dtype.size), info.dtype)
+
+    def _inputs(self, context: _NodeContext, tile: Tile) -> list[PlacedOperand]:
+        """Operands of a tile; one that reads the same part of the same tensor as another shares its place."""
+        placed: dict[tuple[str, Region, Layout], PlacedOperand] = {}
+        operands = []
+        for which, region in enumerate(tile.inputs):
+            name = context.node.inputs[context.tensor_inputs[which]]
+            key = (name, region, context.layouts[which])
+            if key not in placed:
+                placed[key] = self._input(context, which, region)
+            operands.append(placed[key])
+        return operands
 
     def _input(self, context: _NodeContext, which: int, region: Region) -> PlacedOperand:
         node = context.node

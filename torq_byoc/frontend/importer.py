@@ -84,7 +84,7 @@ from torq_byoc.frontend.graph import default_opset, operator_name
 from torq_byoc.frontend.passes.name_nodes import name_nodes
 from torq_byoc.frontend.spans import with_node_spans
 
-_HANDLED_BY_THE_GRAPH_WALK = frozenset({"If", "Constant"})
+_HANDLED_BY_THE_GRAPH_WALK = frozenset({"Constant"})
 _LEAVES = (relax.Var, tvm.ir.GenericConst, relax.ShapeExpr)
 
 
@@ -145,9 +145,7 @@ def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _finished(module: tvm.IRModule, importer: _Importer, graph: onnx.GraphProto) -> tvm.IRModule:
-    """Dataflow form, spans on every call, and the ONNX names of inputs and outputs as attributes."""
-    if any(node.op_type == "If" for node in graph.node):
-        module = relax.transform.ConvertToDataflow()(module)
+    """Spans on every call, and the ONNX names of inputs and outputs as attributes."""
     main = with_node_spans(module["main"], importer.owners)
     weights = {tensor.name for tensor in graph.initializer}
     main = main.with_attrs(

@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 from onnx import defs
 
-from torq_byoc.errors import TorqError
+from torq_byoc.errors import TorqError, UnsupportedOpError
 from torq_byoc.frontend import prepare, to_relax
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize import quantize_model
@@ -90,8 +90,10 @@ def _mapping(probe: Probe, precision: str) -> Mapping:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _described(_parted(probe, precision))
+    except UnsupportedOpError:
+        return Mapping("none", "no conversion")
     except TorqError as error:
-        return Mapping("none", error.why or error.what)
+        return Mapping("none", error.what)
 
 
 def _parted(probe: Probe, precision: str) -> PartitionedModule:

@@ -33,8 +33,9 @@ def markdown_table(data: Mapping[str, Any]) -> str:
     """The page."""
     lines = [_HEAD, "| Operator | int8 | bf16 | Limits (int8; bf16) |", "|---|---|---|---|"]
     for row in data["operators"]:
-        cells = [_cell(row["mappings"][precision]) for precision in data["precisions"]]
-        limits = list(dict.fromkeys(m["limits"] for m in row["mappings"].values() if m["limits"]))
+        mappings = [row["mappings"][precision] for precision in data["precisions"]]
+        cells = [_cell(mapping) for mapping in mappings]
+        limits = list(dict.fromkeys(mapping["limits"] for mapping in mappings if mapping["limits"]))
         lines.append(f"| {row['op']} | {' | '.join(cells)} | {_escaped('; '.join(limits))} |")
     lines += [
         "",

@@ -15,7 +15,7 @@ from torq_byoc.frontend.passes.editor import GraphEditor
 from torq_byoc.frontend.passes.explicit_padding import explicit_padding
 from torq_byoc.frontend.passes.fold_affine import fold_affine
 from torq_byoc.frontend.passes.fold_constants import fold_constants
-from torq_byoc.frontend.passes.inline_constant_if import inline_constant_if
+from torq_byoc.frontend.passes.inline_if import inline_if
 from torq_byoc.frontend.passes.merge_transposes import merge_transposes
 from torq_byoc.frontend.passes.plain_gemm import plain_gemm
 from torq_byoc.frontend.passes.qoperator_to_qdq import qoperator_to_qdq
@@ -39,7 +39,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
     for function in (
         store_constants,
         fold_constants,
-        inline_constant_if,
+        inline_if,
         remove_identities,
         merge_transposes,
         explicit_padding,
@@ -54,7 +54,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
     )
 )
 
-REQUIRED = frozenset({"store_constants", "qoperator_to_qdq", "unroll_recurrent", "inline_constant_if"})
+REQUIRED = frozenset({"store_constants", "qoperator_to_qdq", "unroll_recurrent", "inline_if"})
 """Passes that later stages rely on; they cannot be disabled."""
 
 __all__ = ["PASSES", "REQUIRED", "CleanUp", "GraphEditor"]
