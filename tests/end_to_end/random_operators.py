@@ -208,6 +208,8 @@ def pool(g: Grower, x: Live) -> bool:
     window = _window(g, x.shape[2:], g.choices.pick((2, 3, 5)))
     if window is None:
         return False
+    if any(window["pads"]):
+        window["dilations"] = [1] * len(window["dilations"])  # no window may lie in the padding altogether
     kind, ceil = g.choices.pick(("MaxPool", "AveragePool")), g.choices.integer(0, 1)
     ceil = ceil and _last_window_has_data(x.shape[2:], window)
     if kind == "MaxPool":

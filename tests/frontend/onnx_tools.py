@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-SHARED_MODELS = Path(os.environ.get("TORQ_TEST_MODELS", Path(__file__).parents[1] / "models"))
+SHARED_MODELS = Path(os.environ.get("TORQ_TEST_MODELS", Path(__file__).parents[3] / "shared" / "models"))
 """Folder of trained models too large for the repository; tests that need one are skipped without it."""
 
 

@@ -13,10 +13,18 @@ from torq_byoc.compiled_model import CompiledModel
 PIPE_WIDTH = 160
 
 
+class _Console(Console):
+    """Prints node names as they are; a closed pipe is the caller's business."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the BrokenPipeError is handled."""
+        raise  # noqa: PLE0704
+
+
 def _console() -> Console:
-    """Node names are printed as they are, and nothing is wrapped at 80 columns just because output is piped."""
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=PIPE_WIDTH)
+    """A console for stdout; piped output is not wrapped at 80 columns."""
+    console = _Console(highlight=False, markup=False)
+    return console if console.is_terminal else _Console(highlight=False, markup=False, width=PIPE_WIDTH)
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

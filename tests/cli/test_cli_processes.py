@@ -1,0 +1,88 @@
+"""What only a process of its own shows: start-up time, exit codes, stdout purity, determinism."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from torq_byoc.cli.main import COMMANDS
+
+
+def torq(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "torq_byoc", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        result = torq("--help")
+        times.append(time.perf_counter() - started)
+        assert result.returncode == 0
+    assert min(times) < 0.5
+    assert all(name in result.stdout for name in COMMANDS)
+    code = (
+        "import sys\nfrom torq_byoc.cli.main import _run\n"
+        "assert _run(['--help']) == 0\n"
+        "sys.exit(bool({'tvm', 'onnx', 'numpy', 'rich'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(command):
+    result = torq(command, "--help")
+    assert result.returncode == 0 and "--json" in result.stdout and result.stderr == ""
+
+
+def test_json_is_all_there_is_on_stdout(workspace, tmp_path):
+    good = torq("compile", workspace.model, "-o", tmp_path / "o.torq", "--calib", workspace.calibration, "--json")
+    assert good.returncode == 0 and json.loads(good.stdout)["model"] == "tiny.onnx"
+    bad = torq("inspect", workspace.model, "--json")
+    assert bad.returncode == 2 and json.loads(bad.stdout)["error"] == "ProgramFormatError"
+    assert "Traceback" not in good.stderr + bad.stderr
+
+
+def test_text_goes_to_stdout_and_errors_to_stderr(workspace, tmp_path):
+    good = torq("inspect", workspace.int8)
+    assert good.returncode == 0 and good.stderr == "" and "cycles" in good.stdout
+    bad = torq("inspect", tmp_path / "none.torq")
+    assert bad.returncode == 2 and bad.stdout == "" and bad.stderr.startswith("error: ")
+
+
+def test_a_reader_that_stops_early_is_no_failure(workspace):
+    inspect = f"{sys.executable} -m torq_byoc inspect {workspace.int8} --disassemble --lines 0"
+    command = f"{inspect} | head -1; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == 0 and "Traceback" not in result.stderr
+
+
+def test_containers_do_not_depend_on_hash_seed_or_threads(workspace, tmp_path):
+    digests = set()
+    for seed, threads in (("0", "1"), ("4242", "2")):
+        target = tmp_path / f"{seed}.torq"
+        result = torq(
+            "compile", workspace.model, "-o", target, "--calib", workspace.calibration,
+            PYTHONHASHSEED=seed, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads, TVM_NUM_THREADS=threads,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        digests.add(hashlib.sha256(target.read_bytes()).hexdigest())
+    assert digests == {hashlib.sha256(workspace.int8.read_bytes()).hexdigest()}
+
+
+def test_containers_name_no_path(workspace):
+    data = workspace.int8.read_bytes()
+    assert str(workspace.folder).encode() not in data and b"torq_byoc/" not in data

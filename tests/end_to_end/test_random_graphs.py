@@ -1,0 +1,120 @@
+"""Random small graphs through the whole compiler: verified, and simulated to the bits of the graph-level reference.
+
+The default run is a few hundred cases; ``TORQ_TEST_CASES`` and ``TORQ_TEST_SEED`` steer the slow sweep.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.end_to_end.harness import Outcome, compile_and_compare
+from tests.end_to_end.random_graphs import QUANTIZED, RandomGraph, graphs, seeded_graph
+from tests.end_to_end.random_operators import OPERATORS
+from tests.relay_patterns.infra import onnxruntime_outputs
+from torq_byoc.codegen.passes import pass_names
+from torq_byoc.errors import LramOverflowError
+from torq_byoc.npu_model.config import NpuConfig
+
+KIB = 1024
+PASSES = (*pass_names(), "prefetch")
+LSB_OF_ONE_OPERATOR = {"int8": 1, "uint8": 1, "int16": 12}
+"""Distance from float semantics.  int16 functions are 512 straight pieces, which cut the corner of a kink."""
+MEAN_LSB_OF_GRAPHS = {"int8": 4.0, "uint8": 4.0, "int16": 400.0}
+MIN_COSINE = 0.999
+
+machines = st.builds(lambda kib, slices: NpuConfig(lram_bytes=kib * KIB, slices=slices), st.sampled_from((64, 96, 512)), st.sampled_from((2, 1, 4)))
+quick = settings(
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def check(graph: RandomGraph, config: NpuConfig, disabled: tuple[str, ...] = ()) -> None:
+    """Compile, verify, simulate; compare with the reference bit for bit and with onnxruntime in its tolerance."""
+    if not graph.operators:
+        return
+    quantized = graph.dtypes[0] != "float32"
+    try:
+        outcome = compile_and_compare(
+            graph.model,
+            graph.feeds,
+            config,
+            precision="quantized" if quantized else "bf16",
+            disable_passes=disabled,
+        )
+    except LramOverflowError:
+        return  # an axis that cannot be cut, such as a reduction of everything to one number
+    _check_onnxruntime(graph, outcome)
+
+
+def _check_onnxruntime(graph: RandomGraph, outcome: Outcome) -> None:
+    expected = onnxruntime_outputs(graph.model, graph.feeds)
+    for value, theirs in zip(graph.model.graph.output, expected, strict=True):
+        ours = outcome.outputs[value.name]
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        if theirs.dtype.kind == "f":
+            _check_cosine(value.name, ours, theirs)
+            continue
+        distance = np.abs(ours.astype(np.int64) - theirs.astype(np.int64))
+        if len(graph.operators) == 1:
+            assert distance.max() <= LSB_OF_ONE_OPERATOR[theirs.dtype.name], value.name
+        assert distance.mean() <= MEAN_LSB_OF_GRAPHS[theirs.dtype.name], value.name
+
+
+def _check_cosine(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+    a, b = ours.astype(np.float64).reshape(-1), theirs.astype(np.float64).reshape(-1)
+    assert np.isfinite(a).all(), name
+    assert a @ b >= MIN_COSINE * np.linalg.norm(a) * np.linalg.norm(b), name
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED)
+@given(data=st.data(), config=machines)
+@quick
+def test_quantized_graphs(dtype: str, data: st.DataObject, config: NpuConfig) -> None:
+    check(data.draw(graphs((dtype,))), config)
+
+
+@given(graph=graphs(("float32",)), config=machines)
+@quick
+def test_bf16_graphs(graph: RandomGraph, config: NpuConfig) -> None:
+    check(graph, config)
+
+
+@given(graph=graphs(), config=machines, disabled=st.sets(st.sampled_from(PASSES), min_size=1))
+@settings(quick, max_examples=25)
+def test_disabled_passes_change_no_bit(graph: RandomGraph, config: NpuConfig, disabled: set[str]) -> None:
+    check(graph, config, tuple(sorted(disabled)))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_single_operators(operator: str) -> None:
+    """Each operator alone in every type, where the distance from float semantics is a hard limit."""
+    for seed in range(3):
+        for dtype in (*QUANTIZED, "float32"):
+            check(seeded_graph(seed, dtype, 1, operator), NpuConfig(lram_bytes=64 * KIB))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(8))
+def test_sweep(chunk: int) -> None:
+    """Many seeded graphs on machines of 16 KiB up; failures are collected, so one run shows them all."""
+    cases, first = int(os.environ.get("TORQ_TEST_CASES", "2000")), int(os.environ.get("TORQ_TEST_SEED", "0"))
+    failures = []
+    for seed in range(first + chunk, first + cases, 8):
+        rng = np.random.default_rng(seed)
+        dtype = str(rng.choice((*QUANTIZED, "float32")))
+        disabled = tuple(name for name in PASSES if rng.random() < 0.2)
+        config = NpuConfig(lram_bytes=int(rng.choice((16, 24, 32, 64, 128, 512))) * KIB)
+        try:
+            check(seeded_graph(seed, dtype), config, disabled)
+        except Exception as error:  # noqa: BLE001 - every kind of failure is a finding
+            failures.append(f"seed {seed}, {dtype}, {config.lram_bytes // KIB} KiB, without {disabled}: {error!r:.300}")
+    assert not failures, "\n".join(failures)
