@@ -73,14 +73,28 @@ def build(
         target: "torq", "torq/<preset>", or a Target made from them.
         params: values for parameters of ``main``, by name.
     """
-    if params:
-        mod = relax.transform.BindParams("main", {name: _constant(value) for name, value in params.items()})(mod)
+    mod, inputs = _bound(mod, params or {})
     resolved = tvm.target.Target(target) if isinstance(target, str) else target
-    attributes = mod["main"].attrs or {}
-    names = attributes.get("torq.input_names")
-    inputs = tuple(map(str, names)) if names else tuple(var.name for var in mod["main"].params)
     lowered = offload(mod, hw=preset_of(resolved))
     return Library(tvm.compile(lowered, target=resolved), inputs)
+
+
+def _bound(mod: tvm.IRModule, params: Mapping[str, Any]) -> tuple[tvm.IRModule, tuple[str, ...]]:
+    """The module with parameters bound, and the names of the inputs that remain.
+
+    Raises:
+        ShapeError: a name is no parameter of ``main``.
+    """
+    variables = [str(var.name) for var in mod["main"].params]
+    names = (mod["main"].attrs or {}).get("torq.input_names")
+    inputs = [str(name) for name in names] if names else variables
+    variable = {**dict(zip(variables, variables, strict=True)), **dict(zip(inputs, variables, strict=True))}
+    unknown = sorted(set(params) - set(variable))
+    if unknown:
+        raise ShapeError(f"main has no parameter {', '.join(unknown)}", remedy=f"parameters are {', '.join(inputs)}")
+    values = {variable[name]: _constant(value) for name, value in params.items()}
+    remaining = tuple(name for name in inputs if variable[name] not in values)
+    return (relax.transform.BindParams("main", values)(mod) if values else mod), remaining
 
 
 def _constant(value: Any) -> np.ndarray:

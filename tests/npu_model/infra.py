@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.npu_model.declaring import declared
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
@@ -88,6 +89,7 @@ class Assembler:
         self.tasks.append(NssTask(starts, tuple(step for step in steps if isinstance(step, WaitFor))))
 
     def finish(self) -> Program:
+        """The program, with nothing declared about its jobs (see ``declaring.declared``)."""
         segments = list(self.segments)
         groups = self._groups()
         sizes = [nss_bytes(self._with_fetch(group, 0, 0, 0)) for group in groups[:-1]] + [nss_bytes(groups[-1])]
@@ -100,7 +102,7 @@ class Assembler:
                 tasks = self._with_fetch(group, slot, addresses[number + 1], sizes[number + 1])
             segments.append(Segment(addresses[number], encode_nss(tasks), "nss"))
             for task in tasks:
-                jobs += [JobInfo("layer", type(start).__name__) for start in task.starts]
+                jobs += [JobInfo("layer", type(start).__name__, (), (), "") for start in task.starts]
         return Program(
             config=self.config,
             segments=tuple(segments),
@@ -112,7 +114,9 @@ class Assembler:
                 NssBlock(address, size, number % 2)
                 for number, (address, size) in enumerate(zip(addresses, sizes, strict=True))
             ),
+            buffers=(),
             jobs=tuple(jobs),
+            seal="",
         )
 
     def _groups(self) -> list[list[NssTask]]:
@@ -209,7 +213,7 @@ def conv3x3(
 
 def double_buffered_relu(tiles: int = 4, count: int = 256, config: NpuConfig | None = None) -> Program:
     """See ``assemble_relu``."""
-    return assemble_relu(tiles, count, config).finish()
+    return declared(assemble_relu(tiles, count, config).finish())
 
 
 def assemble_relu(tiles: int, count: int, config: NpuConfig | None = None) -> Assembler:
@@ -235,7 +239,7 @@ def assemble_relu(tiles: int, count: int, config: NpuConfig | None = None) -> As
 
 def sliced_conv() -> Program:
     """See ``assemble_conv``."""
-    return assemble_conv().finish()
+    return declared(assemble_conv().finish())
 
 
 def assemble_conv(config: NpuConfig | None = None) -> Assembler:
@@ -269,7 +273,7 @@ def assemble_conv(config: NpuConfig | None = None) -> Assembler:
 
 def spilled_chain() -> Program:
     """See ``assemble_chain``."""
-    return assemble_chain().finish()
+    return declared(assemble_chain().finish())
 
 
 def assemble_chain(config: NpuConfig | None = None) -> Assembler:
@@ -310,5 +314,5 @@ def assemblies() -> dict[str, Assembler]:
 
 
 def programs() -> dict[str, Program]:
-    """The originals, finished."""
-    return {name: assembler.finish() for name, assembler in assemblies().items()}
+    """The originals, finished and declared."""
+    return {name: declared(assembler.finish()) for name, assembler in assemblies().items()}

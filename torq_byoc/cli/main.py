@@ -27,6 +27,10 @@ COMMANDS: dict[str, str] = {
 """Sub-commands (module ``torq_byoc.cli.<name>``) with the line that ``torq --help`` shows."""
 
 
+class _ReaderGone(Exception):
+    """Whoever read our output, such as ``head``, has seen enough."""
+
+
 class LazyGroup(click.Group):
     """Imports a sub-command's module only when it is invoked."""
 
@@ -41,6 +45,13 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         return import_module(f"torq_byoc.cli.{cmd_name}").command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click would turn a closed pipe into a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List commands from the table above instead of importing them."""
@@ -77,7 +88,7 @@ def _run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGone):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:

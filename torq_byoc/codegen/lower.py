@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from torq_byoc.codegen.build import invocation_tasks
+from torq_byoc.codegen.declare import declare, program_sources
 from torq_byoc.codegen.dependencies import dependencies, engine_of, start_times
 from torq_byoc.codegen.hl import BufferKind, HlProgram, Load, Op, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
@@ -17,7 +19,8 @@ from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import encode_nss, encode_slice_program
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice
-from torq_byoc.npu_model.program import Binding, JobInfo, NssBlock, Program, Segment
+from torq_byoc.npu_model.program import Binding, NssBlock, Program, Segment
+from torq_byoc.npu_model.provenance import program_seal
 
 
 def lower(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConfig) -> Program:
@@ -31,7 +34,8 @@ def lower(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConf
     """
     ops = program.ops
     needed = dependencies(program, memory.addresses)
-    images = _slice_programs(program, memory, graph, config)
+    sources = program_sources(program)
+    images = _slice_programs(program, sources, memory, graph, config)
     blocks = sequence(
         len(ops),
         start_times(ops, needed),
@@ -40,30 +44,33 @@ def lower(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConf
         lambda position: _start(ops[position], memory.addresses.address),
         config,
     )
-    nss_blocks, nss_images = _place_blocks(blocks, memory.constants_end, config)
+    placed = _place_blocks(blocks, memory.constants_end, config)
+    code = {buffer: images[source] for buffer, source in sources.items() if source in images}
+    declared = declare(program, memory.addresses, blocks, [tasks for _, tasks in placed], code)
     bindings = _bindings(program, memory, graph)
-    return Program(
+    machine = Program(
         config=config,
-        segments=_segments(program, memory, images) + nss_images,
+        segments=_segments(program, memory, images)
+        + tuple(Segment(block.address, encode_nss(tasks), "nss") for block, tasks in placed),
         inputs=bindings[0],
         outputs=bindings[1],
         arena_address=memory.arena_address,
         arena_bytes=memory.arena_bytes,
-        blocks=nss_blocks,
-        jobs=_jobs(blocks, program),
+        blocks=tuple(block for block, _ in placed),
+        buffers=declared.buffers,
+        jobs=declared.jobs,
+        seal="",
     )
+    return replace(machine, seal=program_seal(machine))
 
 
-def _slice_programs(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConfig) -> dict[int, bytearray]:
+def _slice_programs(
+    program: HlProgram, sources: Mapping[int, int], memory: MemoryMap, graph: OpGraph, config: NpuConfig
+) -> dict[int, bytearray]:
     """Images of the XRAM program buffers."""
     nodes = {node.name: node for node in graph.nodes}
     address = memory.addresses.address
     table = [address.get(index, 0) for index in range(len(program.buffers))]
-    sources = {
-        op.target.buffer: op.source.buffer
-        for op in program.ops
-        if isinstance(op, Load) and program.buffers[op.target.buffer].kind is BufferKind.PROGRAM
-    }
     images: dict[int, bytearray] = {}
     for op in program.ops:
         if not isinstance(op, SliceRun):
@@ -100,26 +107,26 @@ def _start(op: Op, address: Mapping[int, int]) -> Start:
 
 def _place_blocks(
     blocks: Sequence[SequencedBlock], address: int, config: NpuConfig
-) -> tuple[tuple[NssBlock, ...], tuple[Segment, ...]]:
+) -> list[tuple[NssBlock, tuple[NssTask, ...]]]:
     """Give each block its XRAM address and each fetch its descriptor; sizes do not depend on either."""
-    sizes = [len(encode_nss(block.tasks)) for block in blocks]
     placed: list[NssBlock] = []
-    for index, size in enumerate(sizes):
+    for index, block in enumerate(blocks):
+        size = len(encode_nss(block.tasks))
         placed.append(NssBlock(address, size, index % 2))
         address = -(-(address + size) // config.xram_align) * config.xram_align
-    images = []
+    result = []
     for index, block in enumerate(blocks):
         successor = placed[min(index + 1, len(placed) - 1)]
         fetch = StartDma(
             Engine.DMA_IN,
             DmaDescriptor(successor.slot * config.nss_block_bytes, successor.address, successor.size),
         )
-        tasks = [
+        tasks = tuple(
             NssTask(tuple(fetch if start is FETCH else start for start in task.starts), task.waits)
             for task in block.tasks
-        ]
-        images.append(Segment(placed[index].address, encode_nss(tasks), "nss"))
-    return tuple(placed), tuple(images)
+        )
+        result.append((placed[index], tasks))
+    return result
 
 
 def _segments(program: HlProgram, memory: MemoryMap, images: Mapping[int, bytearray]) -> tuple[Segment, ...]:
@@ -154,21 +161,3 @@ def _bindings(program: HlProgram, memory: MemoryMap, graph: OpGraph) -> tuple[tu
         return Binding(name, info.shape, info.dtype, address[buffer], info.nbytes, info.scale, info.zero_point)
 
     return tuple(map(bind, graph.inputs)), tuple(map(bind, graph.outputs))
-
-
-def _jobs(blocks: Sequence[SequencedBlock], program: HlProgram) -> tuple[JobInfo, ...]:
-    """A label and a kind for every start, in program order."""
-    jobs = []
-    for block in blocks:
-        for position in block.jobs:
-            if position < 0:
-                jobs.append(JobInfo("", "nss"))
-                continue
-            op = program.ops[position]
-            if isinstance(op, SliceRun):
-                kind = "slice"
-            else:
-                inward = isinstance(op, Load)
-                kind = program.buffers[(op.target if inward else op.source).buffer].kind.value
-            jobs.append(JobInfo(op.node, kind))
-    return tuple(jobs)

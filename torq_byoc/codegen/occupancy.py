@@ -41,11 +41,24 @@ class Occupancy:
             length += step
         return free
 
+    def longest_room(self, taken: int) -> int:
+        """Cells of the longest free stretch, given a mask of taken cells."""
+        low, high = 0, self._cells
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.room(taken, middle) else (low, middle - 1)
+        return low
+
     def take(self, first: int, last: int, offset: int, cells: int) -> None:
         """Occupy cells in every slot from ``first`` to ``last``."""
-        mask = ((1 << cells) - 1) << offset
+        mask = span(offset, cells)
         for slot in range(first, last + 1):
             self._taken[slot] |= mask
+
+
+def span(offset: int, cells: int) -> int:
+    """Bit mask of ``cells`` cells from ``offset`` on."""
+    return ((1 << cells) - 1) << offset
 
 
 def lowest(positions: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.hl import Access, HlProgram, Load, Op, SliceRun, Space, Store
-from torq_byoc.codegen.occupancy import Occupancy, highest, lowest
+from torq_byoc.codegen.occupancy import Occupancy, highest, lowest, span
 
 MAX_LOOKAHEAD = 96
 MAX_ATTEMPTS = 40
@@ -40,8 +40,8 @@ class OrderedProgram:
 def order(program: HlProgram, capacity: int, word: int, *, hoist: bool = True) -> OrderedProgram | None:
     """Choose issue slots and LRAM offsets, and emit the linear order.
 
-    Where a buffer finds no room, the steps around it are marked tight and everything is placed again: in a
-    tight step nothing is loaded for later and no stored result lingers.
+    Where a buffer finds no room, what was optional around it is given up (early loads of the same step,
+    results that linger for their store) and everything is placed again.
 
     Args:
         program: torq_hl after the passes.
@@ -53,17 +53,26 @@ def order(program: HlProgram, capacity: int, word: int, *, hoist: bool = True) -
         Ops ordered slot by slot (loads issued in the slot, slice programs, stores), or None when some
         buffer finds no room even so.
     """
-    tight: set[int] = set()
+    relief = Relief()
     for _ in range(MAX_ATTEMPTS):
-        placement = _Placement(program, capacity, word * CELL_WORDS, frozenset(tight))
+        placement = _Placement(program, capacity, word * CELL_WORDS, relief)
         slots = placement.place(hoist)
         if slots is not None:
             return OrderedProgram(program.with_ops(_linear(program, slots)), placement.lifetimes, placement.offsets)
-        crowded = set(range(placement.failed.start, placement.failed.end + 1))
-        if crowded <= tight:
+        more = placement.relieved()
+        if more == relief:
             return None
-        tight |= crowded
+        relief = more
     return None
+
+
+@dataclass(frozen=True)
+class Relief:
+    """Where earlier attempts ran out of room: steps whose loads are not issued early, and steps in which no
+    stored result lingers."""
+
+    punctual: frozenset[int] = frozenset()
+    swept: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -77,13 +86,14 @@ class _Fetch:
 
 
 class _Placement:
-    def __init__(self, program: HlProgram, capacity: int, cell: int, tight: frozenset[int]) -> None:
-        self.program, self.cell, self.tight = program, cell, tight
+    def __init__(self, program: HlProgram, capacity: int, cell: int, relief: Relief) -> None:
+        self.program, self.cell, self.relief = program, cell, relief
         self.steps = 1 + max((op.step for op in program.ops), default=0)
         self.occupancy = Occupancy(self.steps, capacity // cell)
         self.lifetimes: dict[int, Lifetime] = {}
         self.offsets: dict[int, int] = {}
         self.failed = Lifetime(0, 0)
+        self.fetched: dict[int, int] = {}
 
     def place(self, hoist: bool) -> dict[int, int] | None:
         """Issue slot of every fetched buffer; fills ``lifetimes`` and ``offsets``, or ``failed``."""
@@ -99,12 +109,28 @@ class _Placement:
         earliest = 0
         for fetch in fetches:
             floor = max(earliest, fetch.first_use - MAX_LOOKAHEAD, _ready_slot(fetch, stores))
-            slot = self._fetch(fetch, floor if hoist else fetch.first_use)
+            early = hoist and fetch.first_use not in self.relief.punctual
+            slot = self._fetch(fetch, floor if early else fetch.first_use)
             if slot is None:
                 return None
             slots[fetch.buffer] = slot
             earliest = max(earliest, slot)
         return slots
+
+    def relieved(self) -> Relief:
+        """What to give up after a failure: first the options of the failed buffer's own steps, then those of
+        the loads that are in its way."""
+        known, failed = self.relief, self.failed
+        punctual = known.punctual | {failed.start}
+        swept = known.swept | frozenset(range(failed.start, failed.end + 1))
+        if (punctual, swept) == (known.punctual, known.swept):
+            beside = (
+                b
+                for b in self.fetched
+                if self.lifetimes[b].start <= failed.end and self.lifetimes[b].end >= failed.start
+            )
+            punctual |= {self.fetched[buffer] for buffer in beside}
+        return Relief(punctual, swept)
 
     def _cells(self, buffer: int) -> int:
         return max(1, -(-self.program.buffers[buffer].nbytes // self.cell))
@@ -117,15 +143,27 @@ class _Placement:
     def _fixed(self, buffer: int, life: Lifetime, *, lingers: bool) -> bool:
         """Place a result; one that is stored stays a slot longer, for its transfer, where there is room."""
         longer = Lifetime(life.start, life.end + 1)
-        can_linger = lingers and longer.end < self.steps and not {life.end, longer.end} & self.tight
+        can_linger = lingers and longer.end < self.steps and not {life.end, longer.end} & self.relief.swept
         for wanted in (longer, life) if can_linger else (life,):
             taken = self.occupancy.taken_between(wanted.start, wanted.end)
             room = self.occupancy.room(taken, self._cells(buffer))
             if room:
-                self._take(buffer, wanted, lowest(room))
+                self._take(buffer, wanted, self._position(room, self._cells(buffer), wanted))
                 return True
         self.failed = life
         return False
+
+    def _position(self, room: int, cells: int, life: Lifetime) -> int:
+        """The low or the high end of the room: for tensors that stay, whichever splits the memory less."""
+        ends = (lowest(room), highest(room))
+        if life.end - life.start <= 1:
+            return ends[0]
+        samples = [self.occupancy.taken(slot) for slot in (life.start, (life.start + life.end) // 2, life.end)]
+
+        def left(end: int) -> int:
+            return sum(self.occupancy.longest_room(taken | span(end, cells)) for taken in samples)
+
+        return max(ends, key=lambda end: (left(end), -end))
 
     def _fetch(self, fetch: _Fetch, floor: int) -> int | None:
         """Place a fetched buffer in the earliest slot, from ``floor`` on, in which it finds room to stay."""
@@ -135,13 +173,14 @@ class _Placement:
         if not room:
             self.failed = Lifetime(fetch.first_use, fetch.last_use)
             return None
-        while slot > floor and slot - 1 not in self.tight:
+        while slot > floor:
             taken |= self.occupancy.taken(slot - 1)
             wider = self.occupancy.room(taken, cells)
             if not wider:
                 break
             slot, room = slot - 1, wider
         self._take(fetch.buffer, Lifetime(slot, fetch.last_use), highest(room))
+        self.fetched[fetch.buffer] = fetch.first_use
         return slot
 
 

@@ -59,6 +59,17 @@ def first_common(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:
     return max(int(start), int(right[other, 0])), min(int(end), int(right[other, 1]))
 
 
+def first_outside(inner: np.ndarray, outer: np.ndarray) -> tuple[int, int] | None:
+    """The first interval of a set that is not wholly in another set, or None."""
+    if not len(inner):
+        return None
+    if not len(outer):
+        return int(inner[0, 0]), int(inner[0, 1])
+    around = np.searchsorted(outer[:, 0], inner[:, 0], side="right") - 1
+    hits = np.flatnonzero((around < 0) | (outer[np.maximum(around, 0), 1] < inner[:, 1]))
+    return (int(inner[hits[0], 0]), int(inner[hits[0], 1])) if hits.size else None
+
+
 def spread(runs: np.ndarray, dims: Iterable[tuple[int, int]]) -> np.ndarray:
     """The union of a set's copies displaced by all sums of index x stride, index below count, over the dims.
 

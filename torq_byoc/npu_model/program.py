@@ -20,6 +20,7 @@ from torq_byoc.npu_model.dtypes import DType
 META_SECTION = "program"
 IMAGE_SECTION = "image"
 SEGMENT_KINDS = ("weights", "program", "nss")
+SPACES = ("lram", "xram")
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,33 @@ class NssBlock:
     slot: int
 
 
+class DeclaredBuffer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A buffer as the compiler meant and placed it: ``space`` is one of ``SPACES``, address and size in bytes.
+
+    Two buffers may have the same place at different times; each is one tenancy of its bytes.
+    """
+
+    space: str
+    address: int
+    nbytes: int
+
+
 @dataclass(frozen=True)
 class JobInfo:
-    """What one start is for: the layer's node name, and what the job does for it (``"weights"``, ...)."""
+    """What the compiler meant one start to be; the verifier holds the start to it.
+
+    Attributes:
+        label: the layer's node name.
+        kind: what the job does for it (``"weights"``, ``"slice"``, ...).
+        reads, writes: numbers of the buffers it touches, in ``Program.buffers``.
+        seal: ``provenance.job_seal`` of the start that was meant.
+    """
 
     label: str
     kind: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    seal: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +93,9 @@ class Program:
     Attributes:
         arena_address, arena_bytes: XRAM scratch for spilled tensors; undefined at the start.
         blocks: in execution order; the host puts block 0 into slot 0.
+        buffers: what the jobs' ``reads`` and ``writes`` refer to.
         jobs: one a start, in program order.
+        seal: ``provenance.program_seal`` of everything that is declared here.
     """
 
     config: NpuConfig
@@ -81,7 +105,9 @@ class Program:
     arena_address: int
     arena_bytes: int
     blocks: tuple[NssBlock, ...]
+    buffers: tuple[DeclaredBuffer, ...]
     jobs: tuple[JobInfo, ...]
+    seal: str
 
     def to_sections(self) -> dict[str, bytes]:
         """The program as named byte strings, the same bytes for equal programs."""
@@ -93,7 +119,9 @@ class Program:
             arena_address=self.arena_address,
             arena_bytes=self.arena_bytes,
             blocks=self.blocks,
+            buffers=self.buffers,
             jobs=self.jobs,
+            seal=self.seal,
         )
         return {
             META_SECTION: msgspec.json.encode(meta, order="sorted"),
@@ -126,7 +154,9 @@ class Program:
             arena_address=meta.arena_address,
             arena_bytes=meta.arena_bytes,
             blocks=meta.blocks,
+            buffers=meta.buffers,
             jobs=meta.jobs,
+            seal=meta.seal,
         )
 
 
@@ -148,7 +178,9 @@ class _Meta:
     arena_address: int
     arena_bytes: int
     blocks: tuple[NssBlock, ...]
+    buffers: tuple[DeclaredBuffer, ...]
     jobs: tuple[JobInfo, ...]
+    seal: str
 
 
 def _damaged(where: str, why: str) -> ProgramFormatError:
@@ -166,7 +198,13 @@ def _check_meta(meta: _Meta, image_bytes: int) -> None:
         raise _damaged("segment table", f"segments of {sum(sizes)} bytes, image of {image_bytes}")
     for kind in {segment.kind for segment in meta.segments}.difference(SEGMENT_KINDS):
         raise _damaged("segment table", f"unknown kind {kind!r}")
+    for space in {buffer.space for buffer in meta.buffers}.difference(SPACES):
+        raise _damaged("buffer table", f"unknown memory {space!r}")
+    used = [number for job in meta.jobs for number in (*job.reads, *job.writes)]
+    if used and not 0 <= min(used) <= max(used) < len(meta.buffers):
+        raise _damaged("job table", f"buffers {min(used)}..{max(used)} of {len(meta.buffers)}")
     addresses = [segment.address for segment in meta.segments] + [block.address for block in meta.blocks]
+    addresses += [number for buffer in meta.buffers for number in (buffer.address, buffer.nbytes)]
     addresses += [binding.address for binding in (*meta.inputs, *meta.outputs)]
     numbers = [*addresses, *(block.size for block in meta.blocks), meta.arena_address, meta.arena_bytes]
     if min(numbers) < 0:

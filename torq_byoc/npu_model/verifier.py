@@ -11,6 +11,12 @@
   nothing touches them while they run;
 * ordering: jobs in flight at once (started, not yet waited for) share no byte that one of them writes;
 * engines: one outstanding job each, none at the end.
+
+All of this follows from the descriptors alone, and what keeps it has one result whatever the timing.  That it
+is the result which was meant takes the compiler's declarations beside them:
+
+* buffers: a job keeps to the buffers declared for it, and a buffer to its time (``verifier_buffers.py``);
+* seals: every job is the one declared at its position, to the last bit (``provenance.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +26,9 @@ from dataclasses import dataclass
 from torq_byoc.errors import ProgramFormatError, VerificationError
 from torq_byoc.npu_model.isa import StartDma
 from torq_byoc.npu_model.program import Program
+from torq_byoc.npu_model.provenance import job_seal, program_seal
 from torq_byoc.npu_model.trace import Job, Step, trace
+from torq_byoc.npu_model.verifier_buffers import Tenancies
 from torq_byoc.npu_model.verifier_jobs import JobAccess, slice_access, transfer_access
 from torq_byoc.npu_model.verifier_memory import CODE, DATA, NSS, Memory
 from torq_byoc.npu_model.verifier_order import InFlight
@@ -34,8 +42,8 @@ MAX_VIOLATIONS = 50
 class Violation:
     """One broken rule.
 
-    ``rule`` is "limit", "bounds", "undefined", "program", "order", "engine" or "output"; ``job`` is the
-    number of the start in program order, or None when no single job is at fault.
+    ``rule`` is "limit", "bounds", "undefined", "program", "order", "engine", "output", "buffer" or "seal";
+    ``job`` is the number of the start in program order, or None when no single job is at fault.
     """
 
     rule: str
@@ -63,12 +71,18 @@ def verify(program: Program) -> None:
     )
 
 
-def check(program: Program) -> list[Violation]:
-    """The rules a program breaks, in program order, at most ``MAX_VIOLATIONS``; empty when it is safe."""
+def check(program: Program, *, buffers: bool = True, seals: bool = True) -> list[Violation]:
+    """The rules a program breaks, in program order, at most ``MAX_VIOLATIONS``; empty when it is safe.
+
+    Args:
+        program: the program.
+        buffers: False leaves out the rules "buffer".
+        seals: False leaves out the rules "seal".
+    """
     violations = [Violation(rule, None, message) for rule, message in static_problems(program)]
     if violations:
         return violations[:MAX_VIOLATIONS]
-    run = _Run(program)
+    run = _Run(program, buffers=buffers, seals=seals)
     try:
         for step in trace(program, run.xram):
             run.step(step)
@@ -95,9 +109,11 @@ def _described(program: Program, violation: Violation) -> str:
 class _Run:
     """The state of the walk: memory, jobs in flight, and what was found."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, buffers: bool, seals: bool) -> None:
         self.program = program
         self.violations: list[Violation] = []
+        self._seals = seals
+        self._tenancies = Tenancies(program) if buffers else None
         self.xram = XramMap(program)
         self._memory = Memory(program, self.xram)
         self._flight = InFlight()
@@ -125,6 +141,8 @@ class _Run:
             self.add("engine", index, "nothing waits for it to end")
         if self._jobs != len(self.program.jobs):
             self.add("program", None, f"{self._jobs} starts, {len(self.program.jobs)} job descriptions")
+        if self._seals and program_seal(self.program) != self.program.seal:
+            self.add("seal", None, "bindings, buffers, job list or weights are not those that were declared")
         for name, missing in self._memory.undefined_outputs():
             self.add("output", None, f"{missing} bytes of output {name!r} are never written")
 
@@ -147,13 +165,32 @@ class _Run:
             self.add(rule, job.index, message)
         for message in self._flight.start(job, access):
             self.add("engine" if message.startswith("the engine") else "order", job.index, message)
+        if self._seals:
+            self._sealed(job)
         if access.problems:
             return
+        self._in_buffers(job, access)
         if isinstance(job.start, StartDma):
             for message in self._memory.transfer(job.start, access.region):
                 self.add("bounds", job.index, message)
         else:
             self._run_slice(job, access)
+
+    def _sealed(self, job: Job) -> None:
+        if job.index >= len(self.program.jobs):
+            return
+        if job_seal(job.start, job.code) != self.program.jobs[job.index].seal:
+            self.add("seal", job.index, "it is not the job that was declared here")
+
+    def _in_buffers(self, job: Job, access: JobAccess) -> None:
+        """Hold a job to its declared buffers; fetches of blocks have none, they are checked by ``Memory``."""
+        fetch = access.region is not None and access.region.kind == "nss"
+        if self._tenancies is None or fetch or job.index >= len(self.program.jobs):
+            return
+        info = self.program.jobs[job.index]
+        for message in self._tenancies.problems(job, info, access):
+            self.add("buffer", job.index, message)
+        self._tenancies.begin(info, self._memory)
 
     def _access(self, job: Job) -> JobAccess:
         if isinstance(job.start, StartDma):

@@ -61,6 +61,14 @@ class Memory:
         """Note that a slice wrote these bytes."""
         _assign(self._lram, written, DATA)
 
+    def forget(self, start: int, end: int, *, lram: bool) -> None:
+        """Make bytes undefined, in LRAM or where the program may write in XRAM."""
+        if lram:
+            self._lram[start:end] = UNDEFINED
+            return
+        for region_start, defined in self._defined.items():
+            defined[max(0, start - region_start) : max(0, end - region_start)] = UNDEFINED
+
     def first_not(self, wanted: np.ndarray, kind: int) -> int | None:
         """The first of some LRAM bytes that is not of a kind, or None."""
         if len(wanted) <= _LOOP_LIMIT:

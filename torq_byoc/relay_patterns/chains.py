@@ -10,7 +10,7 @@ functions with the attribute ``Composite``, as ``FuseOpsByPattern`` would.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import tvm
@@ -34,9 +34,14 @@ class _Group:
     parameters: tuple[float, int, str] | None = None
 
 
-def group_chains(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with every chain in a composite function of its own."""
-    mutator = _Grouping(module)
+def group_chains(module: tvm.IRModule, accepted: Callable[[relax.Function], bool]) -> tvm.IRModule:
+    """The module with every chain in a composite function of its own.
+
+    Args:
+        module: in normal form.
+        accepted: whether the NPU can run a chain's function; the operators of others stay as they are.
+    """
+    mutator = _Grouping(module, accepted)
     names = []
     for name, function in module.functions.items():
         if isinstance(function, relax.Function) and not (function.attrs and "Composite" in function.attrs):
@@ -50,8 +55,9 @@ def group_chains(module: tvm.IRModule) -> tvm.IRModule:
 class _Grouping(relax.PyExprMutator):
     """Replaces the quantize at the end of each chain by a call of the chain's function."""
 
-    def __init__(self, module: tvm.IRModule) -> None:
+    def __init__(self, module: tvm.IRModule, accepted: Callable[[relax.Function], bool]) -> None:
         super().__init__(module)
+        self.accepted = accepted
         self.values: dict[relax.Var, relax.Expr] = {}
         self.readers: Counter[relax.Var] = Counter()
 
@@ -74,6 +80,8 @@ class _Grouping(relax.PyExprMutator):
         if group is None or group.source is None:
             return super().visit_call_(op)
         function, origin = _composite(op, group, self.values)
+        if not self.accepted(function):
+            return super().visit_call_(op)
         name = self.builder_.add_func(function.with_attr("torq.origin", origin), "torq_unary")
         return relax.Call(name, [self.visit_expr(group.source)], None, [], op.span)
 

@@ -16,6 +16,7 @@ from torq_byoc.relay_patterns.group import declare_input, lower_group, source_qu
 from torq_byoc.relay_patterns.legalize import legalize
 from torq_byoc.relay_patterns.patterns import pattern_named
 from torq_byoc.relay_patterns.quant_params import QuantParams
+from torq_byoc.relay_patterns.separate_outputs import separate_outputs
 from torq_byoc.relay_patterns.share_repeats import share_repeats
 from torq_byoc.relay_patterns.view import View
 
@@ -55,7 +56,7 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
             raise _foreign(symbol, type(value).__name__)
     for result in _results(function, values):
         builder.output(tensors[result])
-    return legalize(share_repeats(fold_clips(builder.finish())), config)
+    return legalize(separate_outputs(share_repeats(fold_clips(builder.finish()))), config)
 
 
 def _contents(function: relax.Function) -> tuple[dict[relax.Var, relax.Function], dict[relax.Var, relax.Expr]]:

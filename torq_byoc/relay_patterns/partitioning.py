@@ -12,7 +12,7 @@ from tvm.relax.backend.utils import has_leaking_intermediate_variables
 from tvm.relax.transform import FuseOpsByPattern, FusionPattern, MergeCompositeFunctions, PatternCheckContext
 
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.relay_patterns.chains import group_chains
+from torq_byoc.relay_patterns.chains import CHAIN, group_chains
 from torq_byoc.relay_patterns.coverage import CpuOp, call_key, cpu_ops
 from torq_byoc.relay_patterns.group import GROUP, group_origin, refusal_reasons
 from torq_byoc.relay_patterns.normalize import normalize
@@ -56,7 +56,8 @@ def partition(module: tvm.IRModule, precision: Precision, config: NpuConfig) -> 
     """
     module = normalize(module)
     if precision == "quantized":
-        module = group_chains(module)
+        chain = pattern_named(CHAIN)
+        module = group_chains(module, lambda f: not refusal_reasons(chain, View.of_function(f), config))
     refusals: dict[str, str] = {}
     idle: set[Call] = set()
     while True:

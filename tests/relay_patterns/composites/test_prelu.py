@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.relay_patterns.composites.infra import BF16, build, code_distance, run, ulps
+from torq_byoc.errors import QuantizationError
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.relay_patterns.composites import prelu
 from torq_byoc.relay_patterns.quant_params import QuantParams
@@ -23,7 +24,7 @@ QUANTS = [
     (QuantParams(0.031, -7, DType.INT8), QuantParams(0.022, 3, DType.INT8)),
     (QuantParams(0.02, 255, DType.UINT8), QuantParams(0.05, 128, DType.UINT8)),
     (QuantParams(0.05, -128, DType.INT8), QuantParams(0.01, 127, DType.INT8)),
-    (QuantParams(3e-4, 100, DType.INT16), QuantParams(0.031, -4, DType.INT8)),
+    (QuantParams(3e-4, 0, DType.INT16), QuantParams(0.031, -4, DType.INT8)),
 ]
 
 
@@ -40,6 +41,20 @@ def test_quantized_is_within_one_code(slopes: np.ndarray):
         wanted = out.quantize(float_prelu(source.dequantize(codes), slopes))
         assert code_distance(actual, wanted) <= 1
         assert np.mean(actual != wanted) < 0.02, "one rounding only, so hardly any result may move"
+
+
+def test_int16_in_and_out_keeps_steep_slopes():
+    source, out = QuantParams(1e-4, 0, DType.INT16), QuantParams(3e-3, 0, DType.INT16)
+    codes = RNG.integers(-32768, 32768, (2, 7, 5, 8)).astype(np.int16)
+    slopes = SLOPES["steep"]
+    actual = run([codes], [source], lambda b, x: prelu.lower(b, x, slopes, out, "node"))
+    assert code_distance(actual, out.quantize(float_prelu(source.dequantize(codes), slopes))) <= 2
+
+
+def test_int16_with_a_zero_point_is_refused():
+    source, out = QuantParams(1e-4, 2000, DType.INT16), QuantParams(1e-4, 0, DType.INT16)
+    with pytest.raises(QuantizationError, match="zero point"):
+        build([(2, 7, 5, 8)], [source], lambda b, x: prelu.lower(b, x, SLOPES["channel"], out, "node"))
 
 
 @pytest.mark.parametrize("slopes", SLOPES.values(), ids=SLOPES.keys())

@@ -25,6 +25,9 @@ from torq_byoc.relay_patterns.quant_params import QuantParams
 EXTRA_BITS = 7
 """Fraction bits of the 16-bit intermediate below an 8-bit code; one bit is left for values past the code range."""
 
+MAX_ERROR = {1: 1, 2: 256}
+"""Codes by which a table of a 16-bit input may miss the function, by bytes of the result."""
+
 RealFunction = Callable[[np.ndarray], np.ndarray]
 
 
@@ -91,7 +94,17 @@ def _exact(e: Emitter, x: str, function: RealFunction, source: QuantParams, out:
 
 
 def _interpolated(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:
-    table = fitted(function, source, out).table
+    found = fitted(function, source, out)
+    error = found.max_error / (1 if out.dtype is DType.INT16 else 1 << EXTRA_BITS)
+    if error > MAX_ERROR[out.dtype.size]:
+        raise QuantizationError(
+            "the function is too steep for a table of 16-bit codes",
+            where=e.origin,
+            why=f"{tables.SEGMENTS} straight pieces are up to {error:.0f} codes off; at most "
+            f"{MAX_ERROR[out.dtype.size]} are accepted",
+            remedy="quantize the function's input with a smaller scale or with 8 bits, or leave it to the CPU",
+        )
+    table = found.table
     if out.dtype is DType.INT16:
         return e.table(x, table, integer_rescale(), out.dtype, out=out)
     fine = e.table(x, table, integer_rescale(), DType.INT16)

@@ -1,0 +1,42 @@
+"""Seals: short digests by which a program is held to what its compiler declared.
+
+A job's seal is made from the start that code generation meant, at the moment it means it; the verifier
+makes it again from the start and the slice program that the machine would see.  A program's seal ties the
+declarations themselves, and the constants that no job's seal covers.  Seals find accidents (a defect of
+ours, damage that a checksum was computed over), not forgery.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from torq_byoc.npu_model.encoding_nss import encode_nss
+from torq_byoc.npu_model.isa import NssTask, Start
+from torq_byoc.npu_model.program import Program
+
+SEAL_DIGITS = 16
+
+
+def job_seal(start: Start, code: bytes = b"") -> str:
+    """The seal of one start: its engine, slice and descriptor, and the bytes of the slice program it runs."""
+    return _digest(encode_nss((NssTask((start,)),)) + code)
+
+
+def program_seal(program: Program) -> str:
+    """The seal of machine, bindings, arena, buffers, job list and weights; ``Program.seal`` has no part in it."""
+    declared = (
+        program.config,
+        program.inputs,
+        program.outputs,
+        (program.arena_address, program.arena_bytes),
+        program.buffers,
+        program.jobs,
+        [(segment.address, _digest(segment.data)) for segment in program.segments if segment.kind == "weights"],
+    )
+    return _digest(msgspec.json.encode(declared, order="sorted"))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:SEAL_DIGITS]
