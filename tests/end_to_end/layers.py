@@ -1,0 +1,124 @@
+"""Layer by layer against onnxruntime: every layer computed from the inputs that the reference gave it.
+
+One copy of the model serves all layers at once: wherever a layer reads an intermediate tensor, it reads a model input
+of its own instead, fed with the reference's values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from tests.end_to_end.harness import Arrays, Reference
+from tests.relay_patterns.infra import onnxruntime_outputs
+from torq_byoc.npu_model.config import NpuConfig
+
+_FED = "__fed"
+
+
+def quantized_tensors(model: onnx.ModelProto) -> list[str]:
+    """Results of the quantize operators, in graph order."""
+    return [node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"]
+
+
+def exposing(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
+    """The model with more of its tensors as outputs."""
+    copy = _inferred(model)
+    known = _values(copy)
+    present = {value.name for value in copy.graph.output}
+    copy.graph.output.extend(known[name] for name in names if name not in present)
+    return copy
+
+
+def on_given_inputs(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
+    """The model whose layers read ``names`` from inputs ``<name>__fed``; its outputs are exactly ``names``."""
+    copy = _inferred(model)
+    known, wanted = _values(copy), set(names)
+    read = set()
+    for node in copy.graph.node:
+        for position, name in enumerate(node.input):
+            if name in wanted:
+                node.input[position] = name + _FED
+                read.add(name)
+    for name in names:
+        if name in read:
+            kind = known[name].type.tensor_type
+            shape = [dim.dim_value for dim in kind.shape.dim]
+            copy.graph.input.append(helper.make_tensor_value_info(name + _FED, kind.elem_type, shape))
+    copy.graph.ClearField("output")
+    copy.graph.output.extend(known[name] for name in names)
+    return copy
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def _values(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    graph = model.graph
+    return {value.name: value for value in (*graph.value_info, *graph.input, *graph.output)}
+
+
+def expected_from(model: onnx.ModelProto, values: Arrays, feeds: Arrays) -> Arrays:
+    """What onnxruntime makes of each tensor of ``values`` when every layer reads ``values`` themselves."""
+    names = list(values)
+    layered = on_given_inputs(model, names)
+    inputs = {}
+    for value in layered.graph.input:
+        name = value.name
+        inputs[name] = values[name.removesuffix(_FED)] if name.endswith(_FED) else feeds[name]
+    return dict(zip(names, onnxruntime_outputs(layered, inputs), strict=True))
+
+
+@dataclass(frozen=True)
+class LayerDistances:
+    """Largest distance of each layer from float semantics, in LSB, and how far the last layer is end to end."""
+
+    worst: dict[str, int]
+    mean_end_to_end: float
+
+
+def quantized_layers(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> LayerDistances:
+    """Compare every quantized tensor of a prepared QDQ model."""
+    names = quantized_tensors(model)
+    exposed = exposing(model, names)
+    ours = Reference.of(exposed, "quantized", config).run(feeds)
+    values = {name: ours[name] for name in names}
+    theirs = expected_from(model, values, feeds)
+    worst = {name: int(_distance(values[name], theirs[name]).max(initial=0)) for name in names}
+    whole = dict(zip([v.name for v in exposed.graph.output], onnxruntime_outputs(exposed, feeds), strict=True))
+    last = names[-1]
+    return LayerDistances(worst, float(_distance(values[last], whole[last]).mean()))
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.abs(a.reshape(b.shape).astype(np.int64) - b.astype(np.int64))
+
+
+def float_layers(model: onnx.ModelProto, reference: Reference, feeds: Arrays) -> dict[str, float]:
+    """Cosine of every layer of a prepared float model; ``reference`` has just run on ``feeds``.
+
+    A layer is a fused group; its result is that of the last ONNX node it came from.
+    """
+    result_of = {node.name: node.output[0] for node in model.graph.node}
+    values: Arrays = {}
+    known = _values(_inferred(model))
+    for symbol, _, tensors in reference.calls:
+        for node in reference.graphs[symbol].nodes:
+            name = result_of.get(node.origin.split("+")[-1])
+            kind = known[name].type.tensor_type if name in known else None
+            if kind is None or kind.elem_type != TensorProto.FLOAT:
+                continue
+            if [dim.dim_value for dim in kind.shape.dim] == list(tensors[node.output].shape):
+                values[name] = tensors[node.output].astype(np.float32)
+    theirs = expected_from(model, values, feeds)
+    return {name: cosine(values[name], theirs[name]) for name in values}
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    """Cosine of two tensors; 1 when both are zero."""
+    x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+    norm = np.linalg.norm(x) * np.linalg.norm(y)
+    return float(x @ y / norm) if norm else float(np.allclose(x, y))
