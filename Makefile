@@ -1,6 +1,6 @@
 # Every target sets up its own environment in .venv (override with VENV=...).
 VENV ?= .venv
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3)
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1

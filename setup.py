@@ -1,12 +1,14 @@
 """Packaging of torq_byoc; dependency ranges are the tested ones."""
 
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
 setup(
     name="torq-byoc",
     version="0.1.0",
     description="Apache TVM (Relax) backend and bit-exact simulator for Torq-class NPUs",
-    long_description=open("README.md", encoding="utf-8").read(),
+    long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.13",
@@ -23,6 +25,7 @@ setup(
         "jinja2>=3.1,<4",
         "msgspec>=0.18,<1",
         "PyYAML>=6.0,<7",
+        "threadpoolctl>=3.1,<4",
         "wrapt>=1.16,<3",
     ],
     extras_require={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +32,10 @@ class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: tuple[int, ...]
     dtype: str
 
+    def __post_init__(self) -> None:
+        if min(self.shape, default=0) < 0 or _numpy_type(self.dtype).kind not in "biufV":
+            raise ValueError(f"no tensor is {self.dtype}{list(self.shape)}")
+
 
 class CpuOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An operator that runs on the CPU, and why."""
@@ -53,6 +58,9 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resident: bool
     estimate: float
     bytes: dict[str, int]
+
+    def __post_init__(self) -> None:
+        DType(self.dtype)  # a ValueError here makes the section unreadable
 
 
 class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,6 +147,7 @@ class CompiledModel:
         """
         arguments = self._arguments(inputs)
         results = self._run_direct(arguments) if self.facts.direct else self._executable(arguments)
+        _check_signature("results", [math.prod(s.shape) for s in self.facts.outputs], [v.size for v in results])
         return {
             spec.name: value.reshape(spec.shape).astype(_numpy_type(spec.dtype), copy=False)
             for spec, value in zip(self.facts.outputs, results, strict=True)
@@ -147,6 +156,7 @@ class CompiledModel:
     def _run_direct(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
         loaded = self.partitions[0].loaded
         names = [binding.name for binding in loaded.program.inputs]
+        _check_signature("inputs", [v.size for v in arguments], [math.prod(b.shape) for b in loaded.program.inputs])
         results = loaded(dict(zip(names, arguments, strict=True)))
         return [results[binding.name] for binding in loaded.program.outputs]
 
@@ -208,6 +218,15 @@ def load(path: str | Path) -> CompiledModel:
         partition_facts = _decode(sections, f"{prefix}facts", PartitionFacts)
         del own["facts"]
         partitions.append(Partition(partition_facts, pack_container(own)))
+    known = ("model", "host", *(f"partition/{index}/" for index in range(len(partitions))))
+    unknown = [name for name in sections if not name.startswith(known)]
+    if unknown:
+        raise ProgramFormatError(
+            "the container holds parts that belong to nothing",
+            where=str(path),
+            why=f"sections {', '.join(unknown)}",
+            remedy="compile the model again",
+        )
     host = sections.get("host", b"")
     if facts.direct and len(partitions) != 1 or not facts.direct and not host:
         raise ProgramFormatError(
@@ -231,6 +250,16 @@ def _decode(sections: Mapping[str, bytes], name: str, kind: type) -> Any:
         raise ProgramFormatError(
             f"section {name!r} cannot be read", why=str(error), remedy="compile the model again"
         ) from error
+
+
+def _check_signature(what: str, expected: list[int], actual: list[int]) -> None:
+    """Refuse a model whose signature is not that of its programs."""
+    if expected != actual:
+        raise ProgramFormatError(
+            f"the model's {what} are not those of its programs",
+            why=f"elements {expected} against {actual}",
+            remedy="compile the model again",
+        )
 
 
 def _numpy_type(name: str) -> np.dtype:

@@ -30,6 +30,8 @@ class Network:
     """Spread of float inputs."""
     high: int = 256
     """End of integer inputs."""
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    """Inputs that are settings rather than data."""
 
     @property
     def path(self) -> Path:
@@ -48,12 +50,13 @@ class Network:
     def feeds(self, model: onnx.ModelProto, seed: int = 0) -> Feeds:
         """Smooth images and heavy-tailed vectors; integers over their range."""
         rng = np.random.default_rng(seed)
-        return {value.name: _sample(rng, value, self) for value in model.graph.input}
+        feeds = {value.name: _sample(rng, value, self) for value in model.graph.input}
+        return {name: np.full_like(a, self.fixed[name]) if name in self.fixed else a for name, a in feeds.items()}
 
     def calibration(self, model: onnx.ModelProto, samples: int = 2) -> Feeds:
-        """So many samples with a sample axis in front."""
+        """So many samples, one behind the other along the first axis."""
         several = [self.feeds(model, 100 + index) for index in range(samples)]
-        return {name: np.stack([feeds[name] for feeds in several]) for name in several[0]}
+        return {name: np.concatenate([np.atleast_1d(feeds[name]) for feeds in several]) for name in several[0]}
 
 
 def _sample(rng: np.random.Generator, value: onnx.ValueInfoProto, network: Network) -> np.ndarray:
@@ -100,9 +103,23 @@ FLOAT = (
     Network("ppocr_v4_det", "ppocr_v4_det.onnx", {"x": (1, 3, 320, 320)}, slow=True),
     Network("dtln_1", "dtln_1_lstm.onnx", slow=True, scale=0.3),
     Network("dtln_2", "dtln_2.onnx", slow=True, scale=0.3),
-    Network("silero_vad", "silero_vad_op18_ifless.onnx", slow=True, scale=0.1),
+    Network(
+        "silero_vad",
+        "silero_vad_op18_ifless.onnx",
+        {"input": (1, 576), "state": (2, 1, 128)},
+        slow=True,
+        scale=0.1,
+        fixed={"sr": 16000},
+    ),
     Network("magika", "magika_v3_3.onnx", {"bytes": (1, 2048)}, slow=True),
-    Network("minilm", "minilm_l6_int8w.onnx", slow=True),
+    Network(
+        "minilm",
+        "minilm_l6_int8w.onnx",
+        {name: (1, 64) for name in ("input_ids", "attention_mask", "token_type_ids")},
+        slow=True,
+        high=2000,
+        fixed={"attention_mask": 1, "token_type_ids": 0},
+    ),
     *(
         Network(f"light_{name}", f"light:{name}", slow=name not in ("squeezenet", "shufflenet"))
         for name in light_models.NAMES

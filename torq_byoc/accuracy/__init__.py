@@ -1,0 +1,1 @@
+"""Comparison of compiled models with integer and float references."""

@@ -91,7 +91,8 @@ def _float_answers(model: onnx.ModelProto, images: np.ndarray) -> tuple[str, np.
     except ImportError:
         from onnx.reference import ReferenceEvaluator
 
-        return "onnx.reference", ReferenceEvaluator(model).run(None, {"image": images})[0].argmax(axis=1)
+        outputs: Any = ReferenceEvaluator(model).run(None, {"image": images})
+        return "onnx.reference", outputs[0].argmax(axis=1)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

@@ -67,6 +67,7 @@ class TensorInfo:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the dense tensor."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.size
 
 

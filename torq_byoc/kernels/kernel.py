@@ -27,10 +27,12 @@ class Region:
 
     @classmethod
     def whole(cls, shape: Sequence[int]) -> Region:
+        """All of a tensor."""
         return cls((0,) * len(shape), tuple(shape))
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         product = 1
         for extent in self.extent:
             product *= extent

@@ -32,7 +32,7 @@ def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) ->
     Raises:
         KernelError: names the first broken limit; all of them are in ``details``.
     """
-    unplaced = replace(task, ndls=tuple(replace(ndl, base=0) for ndl in task.ndls))
+    unplaced = replace(task, ndls=tuple(replace(ndl, base=0) if ndl.base else ndl for ndl in task.ndls))
     broken = list(_unplaced_problems(unplaced, config))
     if broken:
         raise KernelError(

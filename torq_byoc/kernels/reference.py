@@ -10,6 +10,7 @@ import torq_byoc.kernels  # noqa: F401  (registers all kernels)
 from torq_byoc.errors import CalibrationError
 from torq_byoc.kernels.graph import OpGraph, TensorInfo
 from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.npu_model.blas import single_threaded
 
 
 def evaluate(graph: OpGraph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -28,9 +29,10 @@ def evaluate(graph: OpGraph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
     values = dict(graph.constants)
     for name in graph.inputs:
         values[name] = _checked(graph.tensors[name], inputs.get(name))
-    for node in graph.nodes:
-        operands = [values[name] for name in node.inputs]
-        values[node.output] = kernel_for(node.op).reference(graph, node, operands)
+    with single_threaded():
+        for node in graph.nodes:
+            operands = [values[name] for name in node.inputs]
+            values[node.output] = kernel_for(node.op).reference(graph, node, operands)
     return values
 
 

@@ -19,21 +19,17 @@ class DType(Enum):
     BF16 = "bfloat16"
     FP32 = "float32"
 
-    @property
-    def size(self) -> int:
-        """Bytes an element takes in memory."""
-        return self.numpy.itemsize
+    numpy: np.dtype
+    """The numpy type; bfloat16 is ``ml_dtypes.bfloat16``."""
+    size: int
+    """Bytes an element takes in memory."""
+    is_float: bool
+    """Whether it is a floating-point type."""
 
-    @property
-    def is_float(self) -> bool:
-        return self in (DType.BF16, DType.FP32)
-
-    @property
-    def numpy(self) -> np.dtype:
-        """The numpy type; bfloat16 is ``ml_dtypes.bfloat16``."""
-        if self is DType.BF16:
-            return np.dtype(ml_dtypes.bfloat16)
-        return np.dtype(self.value)
+    def __init__(self, name: str) -> None:
+        self.numpy = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+        self.size = self.numpy.itemsize
+        self.is_float = name in ("bfloat16", "float32")
 
     @property
     def integer_range(self) -> tuple[int, int]:

@@ -66,14 +66,19 @@ def element_bytes(ndl: Ndl) -> int:
 
 def loop_strides(ndl: Ndl, loops: int) -> list[int]:
     """Bytes between neighbouring iterations of every loop (``Ndl.loop_stride`` of all at once)."""
-    strides: list[int | None] = [None] * loops
-    coarse: list[int | None] = [None] * loops
+    strides = [0] * loops
+    fine, coarse = set(), set()
     for dim in reversed(ndl.dims):
-        if dim.step == 1 and strides[dim.loop] is None:
-            strides[dim.loop] = dim.stride
-        elif coarse[dim.loop] is None:
-            coarse[dim.loop] = dim.stride // max(dim.step, 1)
-    return [fine if fine is not None else rough or 0 for fine, rough in zip(strides, coarse, strict=True)]
+        loop = dim.loop
+        if loop in fine:
+            continue
+        if dim.step == 1:
+            strides[loop] = dim.stride
+            fine.add(loop)
+        elif loop not in coarse:
+            strides[loop] = dim.stride // max(dim.step, 1)
+            coarse.add(loop)
+    return strides
 
 
 def planar_loops(task: SliceTask) -> dict[str, int]:

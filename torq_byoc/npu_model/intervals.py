@@ -23,13 +23,15 @@ def merge(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         return EMPTY
     if starts.size == 1:
         return np.array([[starts[0], ends[0]]], np.int64)
-    if np.any(starts[1:] < starts[:-1]):
+    if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
     reach = np.maximum.accumulate(ends)
-    first = np.flatnonzero(np.concatenate(([True], starts[1:] > reach[:-1])))
-    last = np.concatenate((first[1:] - 1, [starts.size - 1]))
-    return np.stack((starts[first], reach[last]), axis=1).astype(np.int64, copy=False)
+    gaps = (starts[1:] > reach[:-1]).nonzero()[0]
+    merged = np.empty((gaps.size + 1, 2), np.int64)
+    merged[0, 0], merged[1:, 0] = starts[0], starts[gaps + 1]
+    merged[:-1, 1], merged[-1, 1] = reach[gaps], reach[-1]
+    return merged
 
 
 def union(sets: Iterable[np.ndarray]) -> np.ndarray:

@@ -28,6 +28,8 @@ from torq_byoc.npu_model.dtypes import DType
 
 
 class Role(IntEnum):
+    """How the iterations of a loop are done (see above)."""
+
     PARALLEL = 0
     LANE = 1
     GROUP = 2
@@ -111,9 +113,9 @@ class Ndl:
 
     def cycles(self) -> int:
         """Product of the counts of the H dims (hardware doc 4.2)."""
-        product = 1
+        product, high = 1, DimKind.H
         for dim in self.dims:
-            if dim.kind is DimKind.H:
+            if dim.kind is high:
                 product *= dim.count
         return product
 
@@ -129,6 +131,8 @@ class Ndl:
 
 
 class Op0(IntEnum):
+    """What the ALU makes of a data element D and a weight element W before it folds."""
+
     MUL = 0  # x = D * W
     DBYP = 1  # x = D
 
@@ -158,6 +162,8 @@ class Op1(IntEnum):
 
 
 class ActMode(IntEnum):
+    """What ACT makes of a finished accumulator p."""
+
     ACT = 0  # bias, scale, shift, zero point, clip
     ABS = 1  # |p + bias| then scale, shift, zero point, clip
     NEG = 2
@@ -243,6 +249,8 @@ class OutputWindow:
 
 @dataclass(frozen=True)
 class AluConfig:
+    """The two stages of the ALU."""
+
     op0: Op0
     op1: Op1
 
@@ -317,6 +325,7 @@ class DmaDescriptor:
 
     @property
     def nbytes(self) -> int:
+        """Bytes moved."""
         total = self.run
         for count, _ in self.dims:
             total *= count

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.config import NdlLimits, NpuConfig
 from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS
 from torq_byoc.npu_model.footprint import element_bytes, loop_strides, planar_loops
 from torq_byoc.npu_model.isa import Agent, DimKind, Ndl, NdlDim, OutputWindow, Role, SliceTask
 
 _FULL_WALK = frozenset({Agent.REF, Agent.CEDR, Agent.CEWR, Agent.CEPW, Agent.CEPR})
 _REPEATING = frozenset({Agent.CEDR, Agent.CEWR, Agent.CEPW})
+_LOW, _HIGH, _WALK = DimKind.L, DimKind.H, DimKind.S
 
 
 class Nest:
@@ -29,6 +30,8 @@ class Nest:
         self.steps = math.prod(-(-extent // unit) for extent, unit in zip(self.extents, self.units, strict=True))
         self.planar = planar_loops(task)
         self.lane = self.planar["lane"]
+        self.walked: list[tuple[NdlDim, ...]] = []
+        """Dims of register descriptors that were looked at: most of them share theirs."""
 
     def logic_loops(self, ndl: Ndl) -> frozenset[int]:
         """Loops whose addresses come from plane or window logic, not from strides."""
@@ -41,7 +44,7 @@ class Nest:
 
 def ndl_problems(nest: Nest, ndl: Ndl, config: NpuConfig) -> list[str]:
     """Everything about a descriptor that the machine cannot express or that contradicts its nest."""
-    problems = list(_fields(ndl, config))
+    problems = _fields(ndl, config.limits)
     if problems:
         return problems
     if ndl.agent in _FULL_WALK and ndl.cycles() != nest.steps:
@@ -49,7 +52,8 @@ def ndl_problems(nest: Nest, ndl: Ndl, config: NpuConfig) -> list[str]:
     if ndl.agent in MEMORY_AGENTS:
         problems += _memory_walk(nest, ndl)
         problems += _bus(nest, ndl, config)
-    else:
+    elif not any(ndl.dims is walked for walked in nest.walked):
+        nest.walked.append(ndl.dims)
         for loop, dims in _by_loop(ndl).items():
             problems += _mixed_radix(nest, loop, dims, moves=False, held=False)
     return problems
@@ -60,33 +64,36 @@ def _unit(task: SliceTask, role: Role) -> int:
     return task.vector if role is Role.LANE else task.weights if role is Role.GROUP else 1
 
 
-def _fields(ndl: Ndl, config: NpuConfig) -> Iterator[str]:
-    limits = config.limits
+def _fields(ndl: Ndl, limits: NdlLimits) -> list[str]:
+    problems = []
     if len(ndl.dims) > limits.max_dims:
-        yield f"{len(ndl.dims)} dims, at most {limits.max_dims}"
-    high = sum(dim.kind is DimKind.H for dim in ndl.dims)
-    if high > limits.max_h_dims:
-        yield f"{high} dims of type H, at most {limits.max_h_dims}"
+        problems.append(f"{len(ndl.dims)} dims, at most {limits.max_dims}")
     if not 0 <= ndl.base < 1 << limits.address_bits:
-        yield f"base {ndl.base:#x}, {limits.address_bits} bits"
-    most = min(limits.max_count, limits.max_repeat if ndl.agent in _REPEATING else limits.max_count)
+        problems.append(f"base {ndl.base:#x}, {limits.address_bits} bits")
+    most = min(limits.max_count, limits.max_repeat) if ndl.agent in _REPEATING else limits.max_count
     half = 1 << (limits.stride_bits - 1)
+    high = 0
     for dim in ndl.dims:
-        if not 1 <= dim.count <= (limits.max_s_count if dim.kind is DimKind.S else most):
-            yield f"a {dim.kind.name} dim of count {dim.count}"
+        kind = dim.kind
+        high += kind is _HIGH
+        if not 1 <= dim.count <= (limits.max_s_count if kind is _WALK else most):
+            problems.append(f"a {kind.name} dim of count {dim.count}")
         if not -half <= dim.stride < half:
-            yield f"a stride of {dim.stride}, {limits.stride_bits} bits signed"
+            problems.append(f"a stride of {dim.stride}, {limits.stride_bits} bits signed")
         if dim.step < 1:
-            yield f"a dim of step {dim.step}"
-        if dim.kind is DimKind.S and ndl.agent is not Agent.DEQW:
-            yield "a dim of type S, which only DEQW has"
+            problems.append(f"a dim of step {dim.step}")
+        if kind is _WALK and ndl.agent is not Agent.DEQW:
+            problems.append("a dim of type S, which only DEQW has")
+    if high > limits.max_h_dims:
+        problems.append(f"{high} dims of type H, at most {limits.max_h_dims}")
+    return problems
 
 
 def _by_loop(ndl: Ndl) -> dict[int, list[NdlDim]]:
     """The dims that count each loop, outermost first, without the plane walk of type S."""
     found: dict[int, list[NdlDim]] = {}
     for dim in ndl.dims:
-        if dim.kind is not DimKind.S:
+        if dim.kind is not _WALK:
             found.setdefault(dim.loop, []).append(dim)
     return found
 
@@ -112,28 +119,31 @@ def _memory_walk(nest: Nest, ndl: Ndl) -> Iterator[str]:
         yield from _window_dims(nest, nest.task.window, ndl)
 
 
-def _mixed_radix(nest: Nest, loop: int, dims: list[NdlDim], *, moves: bool, held: bool) -> Iterator[str]:
+def _mixed_radix(nest: Nest, loop: int, dims: list[NdlDim], *, moves: bool, held: bool) -> list[str]:
     """Counts that do not fit together; an operand ``held`` for a whole loop repeats one element on its lanes."""
     extent, unit = nest.extents[loop], nest.units[loop]
+    problems = []
     room: int | None = None
     for dim in dims:
-        if held and dim.kind is DimKind.L:
+        if held and dim.kind is _LOW:
             continue
+        step = dim.step
         if room is None:
-            within = unit > 1 and dim.step != unit
+            within = unit > 1 and step != unit
             if within and moves and extent > unit:
-                yield f"no dim walks the {math.ceil(extent / unit)} steps of loop {loop}"
+                problems.append(f"no dim walks the {-(-extent // unit)} steps of loop {loop}")
             room = unit if within else extent
-        expected = math.ceil(room / dim.step)
+        expected = -(-room // step)
         if dim.count != expected:
-            yield f"a dim of loop {loop} counts {dim.count} steps of {dim.step}, expected {expected}"
-        room = unit if dim.step == unit else min(room, dim.step)  # lanes past the end count as well
+            problems.append(f"a dim of loop {loop} counts {dim.count} steps of {step}, expected {expected}")
+        room = unit if step == unit else min(room, step)  # lanes past the end count as well
+    return problems
 
 
 def _window_dims(nest: Nest, window: OutputWindow, ndl: Ndl) -> Iterator[str]:
     lane = nest.lane
     rows = -(-nest.extents[lane] // window.frame_width)
-    walks = [(dim.loop, dim.count, dim.stride) for dim in ndl.dims if dim.kind is DimKind.S]
+    walks = [(dim.loop, dim.count, dim.stride) for dim in ndl.dims if dim.kind is _WALK]
     if walks != [(lane, rows, window.row_stride), (lane, window.columns, window.column_stride)]:
         yield f"S dims {walks} for a window of {rows} x {window.columns}"
 
@@ -142,7 +152,7 @@ def _bus(nest: Nest, ndl: Ndl, config: NpuConfig) -> Iterator[str]:
     """What one cycle of a memory agent moves, against its bus and its independent addresses."""
     size = element_bytes(ndl)
     lane = nest.lane
-    inside = [dim for dim in ndl.dims if dim.kind is DimKind.L]
+    inside = [dim for dim in ndl.dims if dim.kind is _LOW]
     lanes = math.prod(dim.count for dim in inside if dim.loop == lane)
     members = math.prod(dim.count for dim in inside if dim.loop != lane)
     strides = [abs(dim.stride) for dim in inside if dim.loop == lane]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torq_byoc.errors import CalibrationError, ShapeError, VerificationError
+from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.npu_model.encoding import decode_nss, decode_slice_program
 from torq_byoc.npu_model.execute import FillPlan, TaskPlan, plan
 from torq_byoc.npu_model.isa import Engine, NssTask, SliceTask, StartDma, StartSlice
@@ -58,13 +59,14 @@ class Simulator:
         """
         images = _input_images(self.program.inputs, inputs)
         memory = _Memory.of(self.program, self._map, images)
-        for block in self.program.blocks:
-            for task in self._tasks(block, memory.lram):
-                for start in task.starts:
-                    if isinstance(start, StartDma):
-                        memory.transfer(start)
-                    else:
-                        self._run_slice(start, memory.lram)
+        with single_threaded():
+            for block in self.program.blocks:
+                for task in self._tasks(block, memory.lram):
+                    for start in task.starts:
+                        if isinstance(start, StartDma):
+                            memory.transfer(start)
+                        else:
+                            self._run_slice(start, memory.lram)
         return {binding.name: memory.fetch(binding) for binding in self.program.outputs}
 
     def _tasks(self, block: NssBlock, lram: np.ndarray) -> tuple[NssTask, ...]:

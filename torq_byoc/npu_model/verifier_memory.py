@@ -12,7 +12,7 @@ from torq_byoc.npu_model.xram import Region, XramMap
 
 UNDEFINED, DATA, CODE, NSS = 0, 1, 2, 3
 _KIND = {"program": CODE, "nss": NSS}
-_LOOP_LIMIT = 24
+_LOOP_LIMIT = 512
 
 
 class Memory:
@@ -71,15 +71,16 @@ class Memory:
 
     def first_not(self, wanted: np.ndarray, kind: int) -> int | None:
         """The first of some LRAM bytes that is not of a kind, or None."""
-        if len(wanted) <= _LOOP_LIMIT:
-            for start, end in wanted.tolist():
-                wrong = self._lram[start:end] != kind
-                if wrong.any():
-                    return int(start + wrong.argmax())
+        if not len(wanted):
             return None
         low = int(wanted[0, 0])
-        wrong = _mask(wanted) & (self._lram[low : int(wanted[-1, 1])] != kind)
-        return int(low + wrong.argmax()) if wrong.any() else None
+        wrong = (self._lram[low : int(wanted[-1, 1])] != kind).nonzero()[0]
+        if len(wanted) == 1 or not wrong.size:
+            return low + int(wrong[0]) if wrong.size else None
+        wrong += low
+        holders = np.searchsorted(wanted[:, 0], wrong, side="right") - 1
+        inside = wrong[wrong < wanted[holders, 1]]
+        return int(inside[0]) if inside.size else None
 
     def holds(self, start: int, end: int, kind: int, address: int | None = None) -> bool:
         """Whether LRAM bytes are all of a kind and, for a block, came from an XRAM address."""

@@ -10,6 +10,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from torq_byoc.errors import CalibrationError
+from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.quantize.ranges import OBSERVERS, Range
 
 
@@ -39,7 +40,7 @@ def observe(
     observers = {name: OBSERVERS[method]() for name in tensors}
     evaluator = ReferenceEvaluator(model)
     for feed in feeds:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
+        with warnings.catch_warnings(), np.errstate(all="ignore"), single_threaded():
             warnings.simplefilter("ignore")
             values = evaluator.run(None, dict(feed), intermediate=True)
         for name, observer in observers.items():

@@ -107,7 +107,7 @@ class _Writer:
             return None
         if node.op_type in rules.ABSORBING and reader.op_type in rules.CLAMPS and reader.input[0] == name:
             return reader
-        return reader if self._is_bias_add(reader, name) and node.op_type == "MatMul" else None
+        return reader if node.op_type == "MatMul" and self._is_bias_add(reader, name) else None
 
     def _is_bias_add(self, node: onnx.NodeProto, matmul: str) -> bool:
         other = [name for name in node.input if name != matmul]

@@ -68,7 +68,7 @@ def _task(index: int, task: SliceTask) -> Iterator[str]:
         f"clip {act.clip_min}..{act.clip_max}"
     )
     loops = ", ".join(
-        f"{n}:{loop.tag.name.lower()}[{loop.extent}] {loop.role.name.lower()}" for n, loop in _loops(task)
+        f"{n}:{loop.tag.name.lower()}[{loop.extent}] {loop.role.name.lower()}" for n, loop in enumerate(task.loops)
     )
     yield f"        loops {loops}"
     for part in (task.plane, task.window):
@@ -76,10 +76,6 @@ def _task(index: int, task: SliceTask) -> Iterator[str]:
             yield f"        {part}"
     for ndl in task.ndls:
         yield f"        {_descriptor(ndl)}"
-
-
-def _loops(task: SliceTask) -> list[tuple[int, object]]:
-    return list(enumerate(task.loops))
 
 
 def _descriptor(ndl: Ndl) -> str:
