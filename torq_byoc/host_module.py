@@ -12,7 +12,7 @@ from tvm import relax
 
 from torq_byoc.errors import InternalError, ProgramFormatError
 from torq_byoc.npu_model.container import pack_container, unpack_container
-from torq_byoc.npu_model.runtime import RUN_FUNCTION
+from torq_byoc.npu_model.runtime import RUN_FUNCTION, take_failure
 
 
 def is_npu_function(function: object) -> bool:
@@ -175,13 +175,38 @@ class HostExecutable:
     function: Callable[..., object]
 
     def __call__(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
-        """Results of ``main`` in order."""
-        result = self.function(*(tvm.runtime.tensor(np.asarray(value, order="C")) for value in arguments))
+        """Results of ``main`` in order.
+
+        Raises:
+            TorqError: what the runtime raised, in its own form.
+            ProgramFormatError: the module does not fit its arguments or its programs.
+        """
+        tensors = [tvm.runtime.tensor(np.asarray(value, order="C")) for value in arguments]
+        try:
+            result = self.function(*tensors)
+        except Exception as error:
+            raise take_failure() or _unfit(error) from error
         fields = result if not isinstance(result, tvm.runtime.Tensor) else [result]
         return [field.numpy() for field in fields]
 
 
 def build_host(module: tvm.IRModule) -> HostExecutable:
-    """Build a module with runtime calls for this machine's CPU."""
-    executable = tvm.compile(module, target=tvm.target.Target("llvm"))
-    return HostExecutable(relax.VirtualMachine(executable, tvm.cpu())["main"])
+    """Build a module with runtime calls for this machine's CPU.
+
+    Raises:
+        ProgramFormatError: TVM refuses the module.
+    """
+    try:
+        executable = tvm.compile(module, target=tvm.target.Target("llvm"))
+        return HostExecutable(relax.VirtualMachine(executable, tvm.cpu())["main"])
+    except Exception as error:
+        raise _unfit(error) from error
+
+
+def _unfit(error: Exception) -> ProgramFormatError:
+    lines = str(error).strip().splitlines()
+    return ProgramFormatError(
+        "the host part of the model does not run",
+        why=f"{type(error).__name__}: {lines[-1] if lines else ''}",
+        remedy="compile the model again",
+    )

@@ -60,9 +60,22 @@ def test_bench_measures_both_baselines_and_the_host_part(workspace, capsys):
     assert data["bound_by"] in ("dma_in", "dma_out", "slices")
 
 
+def test_bench_says_why_a_baseline_is_missing(workspace, capsys, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    baseline = torq(capsys, "bench", workspace.model, "--budget", 0.01, "--json").json["cpu_baseline"]
+    assert "onnxruntime" in baseline["onnxruntime"]["unavailable"] and baseline["tvm_llvm"]["us"] > 0
+
+
 def test_bench_of_a_container_has_no_baseline_and_says_so(workspace, capsys):
     assert torq(capsys, "bench", workspace.bf16, "--budget", 0.01, "--json").json["cpu_baseline"] is None
     assert "no CPU baseline" in torq(capsys, "bench", workspace.bf16, "--budget", 0.01).out
+
+
+def test_bench_knows_a_container_by_its_content(workspace, tmp_path, capsys):
+    (tmp_path / "model.bin").write_bytes(workspace.bf16.read_bytes())
+    assert torq(capsys, "bench", tmp_path / "model.bin", "--budget", 0.01, "--json").json["cpu_baseline"] is None
 
 
 def test_ops_of_a_model_places_every_node(workspace, capsys):
@@ -82,6 +95,25 @@ def test_ops_gives_the_reason_for_the_cpu(tmp_path, capsys):
     rows = {row["node"]: row for row in torq(capsys, "ops", tmp_path / "m.onnx", "--json").json["nodes"]}
     assert rows["running_sum"]["place"] == "cpu" and rows["running_sum"]["detail"]
     assert rows["first"]["place"] == rows["last"]["place"] == "npu"
+
+
+def test_ops_places_a_recurrent_cell_that_is_written_out(tmp_path, capsys):
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    weights = {"w": (1, 32, 6), "r": (1, 32, 8), "b": (1, 64)}
+    graph = helper.make_graph(
+        [helper.make_node("LSTM", ["x", "w", "r", "b"], ["y"], "cell", hidden_size=8)],
+        "lstm",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 1, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1, 1, 8])],
+        [numpy_helper.from_array(rng.normal(size=s).astype(np.float32), n) for n, s in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    rows = torq(capsys, "ops", tmp_path / "m.onnx", "--json").json["nodes"]
+    assert [(row["node"], row["place"]) for row in rows] == [("cell", "npu")]
+    assert "matmul" in rows[0]["detail"]
 
 
 @pytest.fixture(scope="module")

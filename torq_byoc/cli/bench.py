@@ -21,11 +21,11 @@ def command(source: Path, budget: float, profile: str, as_json: bool, **request:
 
     A container holds no ONNX graph, so it has no CPU baseline.
     """
-    from torq_byoc.cli.benchmark import benchmark_container, benchmark_model
+    from torq_byoc.cli.benchmark import benchmark_container, benchmark_model, is_container
     from torq_byoc.report.tables import print_benchmark, print_summary
 
     with progress(None, f"measuring {source.name}") as step:
-        if source.suffix == ".torq":
+        if is_container(source):
             data = benchmark_container(source, profile, budget)
         else:
             data = benchmark_model(source, profile, budget, step=step, **request)

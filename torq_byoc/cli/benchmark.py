@@ -11,8 +11,20 @@ import numpy as np
 
 from torq_byoc.cli.request import options_of
 from torq_byoc.compiled_model import CompiledModel, load
+from torq_byoc.npu_model.container import MAGIC
 from torq_byoc.report.host_time import host_microseconds
 from torq_byoc.report.summary import summarize
+
+
+def is_container(path: Path) -> bool:
+    """Whether a path means a container: by its name, or by how the file begins."""
+    if path.suffix == ".torq":
+        return True
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 def benchmark_model(

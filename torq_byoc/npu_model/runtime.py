@@ -8,15 +8,17 @@ registers the function as soon as TVM is imported, in either order.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from torq_byoc.errors import ProgramFormatError, ShapeError
+from torq_byoc.errors import ProgramFormatError, ShapeError, TorqError
 from torq_byoc.npu_model.container import unpack_container
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.program import Binding, Program
@@ -126,9 +128,33 @@ def _run_into(loaded: LoadedProgram, inputs: int, arrays: list[np.ndarray]) -> N
         np.copyto(target, value.reshape(target.shape).astype(target.dtype, copy=False))
 
 
+_FAILURES = threading.local()
+
+
+def _remembering(function: Callable[..., None]) -> Callable[..., None]:
+    """The function, leaving the error that it raises to ``take_failure``."""
+
+    @functools.wraps(function)
+    def remembering(*arguments: Any) -> None:
+        try:
+            function(*arguments)
+        except TorqError as error:
+            _FAILURES.last = error
+            raise
+
+    return remembering
+
+
+def take_failure() -> TorqError | None:
+    """What the last failed call in this thread raised: TVM hands it to its caller as a ``RuntimeError``."""
+    failure: TorqError | None = getattr(_FAILURES, "last", None)
+    _FAILURES.last = None
+    return failure
+
+
 def register(_tvm: ModuleType | None = None) -> None:
     """Register the runtime with TVM's function registry; safe to repeat."""
     import tvm_ffi
 
-    tvm_ffi.register_global_func(RUN_FUNCTION, run, override=True)
-    tvm_ffi.register_global_func(RUN_POINTER_FUNCTION, run_at, override=True)
+    tvm_ffi.register_global_func(RUN_FUNCTION, _remembering(run), override=True)
+    tvm_ffi.register_global_func(RUN_POINTER_FUNCTION, _remembering(run_at), override=True)

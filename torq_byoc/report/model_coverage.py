@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import onnx
@@ -12,11 +13,12 @@ from torq_byoc.frontend.passes.name_nodes import name_nodes
 from torq_byoc.quantize import quantize_model
 from torq_byoc.relay_patterns import PartitionedModule, partition
 
+PLACES = ("npu", "npu+cpu", "cpu", "folded")
 FOLDED = "computed when compiling, or part of a neighbour"
 
 
 def model_coverage(model: onnx.ModelProto, options: Options, name: str) -> dict[str, Any]:
-    """Each node with its place ("npu", "cpu" or "folded"), and totals.
+    """Each node with its place (one of ``PLACES``), and totals.
 
     Args:
         model: as ``frontend.load_model`` returns it.
@@ -37,7 +39,7 @@ def model_coverage(model: onnx.ModelProto, options: Options, name: str) -> dict[
         "hw": options.config.name,
         "precision": precision,
         "nodes": nodes,
-        "counts": {place: sum(row["place"] == place for row in nodes) for place in ("npu", "cpu", "folded")},
+        "counts": {place: sum(row["place"] == place for row in nodes) for place in PLACES},
         "partitions": len(parted.partitions),
     }
 
@@ -49,15 +51,29 @@ def _rows(model: onnx.ModelProto, parted: PartitionedModule) -> list[dict[str, s
     name_nodes(named.graph)
     groups = _groups(parted)
     on_cpu = {op.node: op for op in parted.cpu_ops}
+    originals = {node.name for node in named.graph.node}
+    written_out = _written_out(originals, {**groups, **on_cpu})
     rows = []
     for node in named.graph.node:
-        if node.name in on_cpu:
-            rows.append(_row(node.name, node.op_type, "cpu", on_cpu.pop(node.name).reason))
-        elif node.name in groups:
-            rows.append(_row(node.name, node.op_type, "npu", groups[node.name]))
-        else:
-            rows.append(_row(node.name, node.op_type, "folded", FOLDED))
-    return rows + [_row(op.node, op.op, "cpu", op.reason) for op in on_cpu.values()]
+        names = written_out.get(node.name, [node.name])
+        reasons = dict.fromkeys(on_cpu[name].reason for name in names if name in on_cpu)
+        patterns = dict.fromkeys(groups[name] for name in names if name in groups)
+        places = [place for place, found in (("npu", patterns), ("cpu", reasons)) if found]
+        rows.append(
+            _row(node.name, node.op_type, "+".join(places) or "folded", "; ".join(reasons or patterns) or FOLDED)
+        )
+    known = originals.union(*written_out.values())
+    return rows + [_row(op.node, op.op, "cpu", op.reason) for op in on_cpu.values() if op.node not in known]
+
+
+def _written_out(originals: Collection[str], found: Iterable[str]) -> dict[str, list[str]]:
+    """Nodes that the front end writes out in simpler ones (recurrent cells), with those: NAME_1, NAME_2, ..."""
+    parts: dict[str, list[str]] = {}
+    for name in found:
+        base, _, number = name.rpartition("_")
+        if name not in originals and number.isdigit() and base in originals:
+            parts.setdefault(base, []).append(name)
+    return parts
 
 
 def _groups(parted: PartitionedModule) -> dict[str, str]:

@@ -164,10 +164,12 @@ def print_benchmark(data: Mapping[str, Any]) -> None:
     table.add_row(f"NPU {data['hw']}, simulated", f"{npu:,.1f}", "", "")
     table.add_row("its CPU part, on this machine", f"{host:,.1f}", "", "")
     for name, label in (("tvm_llvm", "whole model, TVM LLVM untuned"), ("onnxruntime", "whole model, onnxruntime")):
-        timing = (data["cpu_baseline"] or {}).get(name)
-        if timing and npu:
+        timing = (data["cpu_baseline"] or {}).get(name, {})
+        if "us" in timing and npu:
             ratios = (f"{timing['us'] / part:.2f}x" for part in (npu, npu + host))
             table.add_row(f"{label}, on this machine", f"{timing['us']:,.1f}", *ratios)
+        elif "unavailable" in timing:
+            table.add_row(label, "-", timing["unavailable"], "")
     console.print(table)
     if data["cpu_baseline"] is None:
         console.print("no CPU baseline: a container holds no ONNX graph; give the model instead")
