@@ -35,7 +35,7 @@ setup(
             "hypothesis>=6.100,<7",
             "pytest>=8,<10",
             "pytest-xdist>=3.5,<4",
-            "ruff>=0.6,<1",
+            "ruff>=0.17,<0.18",
             "scikit-learn>=1.4,<2",
         ],
         "train": ["scikit-learn>=1.4,<2"],

@@ -23,6 +23,7 @@ FLOORS = {
     "compiler": 7,
     "compiled_model": 7,
     "host_module": 7,
+    "host_script": 7,
     "lower_bound": 7,
     "codegen_module": 7,
     "target": 7,

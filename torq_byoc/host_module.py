@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from torq_byoc.errors import InternalError, ProgramFormatError
+from torq_byoc.host_script import check_script
 from torq_byoc.npu_model.container import pack_container, unpack_container
 from torq_byoc.npu_model.runtime import RUN_FUNCTION, take_failure
 
@@ -128,6 +129,7 @@ def serialize(module: tvm.IRModule) -> bytes:
 
     Raises:
         InternalError: the text does not read back as the same module.
+        ProgramFormatError: the module holds more than operators and calls of the runtime.
     """
     lifter = _ConstantLifter(module)
     main = module["main"]
@@ -135,6 +137,7 @@ def serialize(module: tvm.IRModule) -> bytes:
     lifted = relax.Function([*main.params, *lifter.variables], body, main.ret_ty).with_attr("global_symbol", "main")
     functions = {var: lifted if var.name_hint == "main" else function for var, function in module.functions.items()}
     text = tvm.IRModule(functions).script(show_meta=False)
+    check_script(text)
     if _parse(text).script(show_meta=False) != text:
         raise InternalError("the host part of the model cannot be stored", remedy="report it with the model")
     sections = {"script": text.encode()}
@@ -153,7 +156,9 @@ def deserialize(data: bytes) -> tvm.IRModule:
     """
     sections = unpack_container(data)
     try:
-        module = _parse(sections["script"].decode())
+        script = sections["script"].decode()
+        check_script(script)
+        module = _parse(script)
         names = sorted(name for name in sections if name.startswith("constant/"))
         values = [np.load(io.BytesIO(sections[name]), allow_pickle=False) for name in names]
         constants = {f"constant_{index}": value for index, value in enumerate(values)}

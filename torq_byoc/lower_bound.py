@@ -92,6 +92,8 @@ class _Tensors:
         dtype = self.types[name][1] if name in self.types else np.dtype(np.float32)
         if dtype in _FLOATS:
             return DType.BF16
+        if dtype == np.bool_:
+            return DType.UINT8
         return DType(dtype.name) if dtype.name in DType._value2member_map_ else DType.INT32
 
     def nbytes(self, name: str) -> int:

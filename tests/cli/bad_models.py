@@ -67,6 +67,14 @@ def _mismatch(model: onnx.ModelProto) -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.zeros((6, 4, 3, 3), np.float32), "w"))
 
 
+def _bias(model: onnx.ModelProto) -> None:
+    model.graph.node[0].input[2] = INPUT
+
+
+def _window(model: onnx.ModelProto) -> None:
+    next(a for a in model.graph.node[2].attribute if a.name == "strides").ints[1] = 1 << 62
+
+
 def _bomb(model: onnx.ModelProto) -> None:
     """A constant of 4 TiB."""
     shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "huge")
@@ -120,6 +128,8 @@ BAD_MODELS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "cycle": ("ModelFileError", _edited(_cycle)),
     "tensor written twice": ("ModelFileError", _edited(_twice)),
     "shapes that contradict": ("ShapeError", _edited(_mismatch)),
+    "bias of another shape": ("ShapeError", _edited(_bias)),
+    "stride beyond any tensor": ("ShapeError", _edited(_window)),
     "4 TiB constant": ("ShapeError", _edited(_bomb)),
     "scale 0": ("QuantizationError", _edited(_scale(0.0))),
     "scale NaN": ("QuantizationError", _edited(_scale(float("nan")))),

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import torq_byoc
 from torq_byoc.cli.main import COMMANDS
 
 
@@ -40,6 +41,12 @@ def test_help_is_quick_and_imports_nothing_heavy():
         "sys.exit(bool({'tvm', 'onnx', 'numpy', 'rich'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_version_and_bare_call():
+    assert torq("--version").stdout.strip() == f"torq, version {torq_byoc.__version__}"
+    bare = torq()
+    assert bare.returncode == 0 and bare.stdout == torq("--help").stdout and bare.stderr == ""
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

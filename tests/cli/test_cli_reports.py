@@ -200,3 +200,21 @@ def test_embedded_data_is_small_and_disjoint():
     calibration = np.load(folder / "digits_calibration.npz")["image"]
     seen = {image.tobytes() for image in calibration}
     assert not any(image.tobytes() in seen for image in test)
+
+
+def test_a_model_for_the_cpu_alone_is_reported_as_such(tmp_path, capsys):
+    import onnx
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [helper.make_node("IsNaN", ["x"], ["y"], "check")],
+        "cpu",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.BOOL, [2, 3])],
+    )
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), model)
+    assert "nothing of it runs on the NPU" in torq(capsys, "compile", model, "-o", tmp_path / "o.torq").out
+    assert "onnxruntime" in torq(capsys, "bench", model, "--budget", 0.01).out
+    for command in (("inspect", tmp_path / "o.torq", "--memory", "--disassemble"), ("ops", model)):
+        assert torq(capsys, *command).code == 0

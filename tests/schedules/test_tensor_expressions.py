@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from schedules.cases import CASES, Case, sample
 
-from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
 from torq_byoc.kernels.kernel import kernel_for, registered_ops
 from torq_byoc.schedules.node_tiles import scheduled_function
 from torq_byoc.schedules.record import NodeDecision
-from torq_byoc.schedules.residency import ALIAS_OPS
 from torq_byoc.schedules.tensor_expressions import arguments, define, defined_ops
 
 

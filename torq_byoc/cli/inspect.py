@@ -25,13 +25,14 @@ def command(container: Path, memory: bool, code: bool, layer: str, lines: int, p
     from torq_byoc.compiled_model import load
     from torq_byoc.report.measure import measure
     from torq_byoc.report.memory_map import memory_map
-    from torq_byoc.report.summary import summarize
+    from torq_byoc.report.summary import summary_of
 
     model = load(container)
+    measurement = measure(model, profile)
     data: dict[str, Any] = {
-        **summarize(model, profile),
+        **summary_of(measurement),
         "container": container_facts(container),
-        "memory": memory_map(measure(model, profile)),
+        "memory": memory_map(measurement),
     }
     if code:
         data["disassembly"] = _disassembly(model.partitions, layer, lines)

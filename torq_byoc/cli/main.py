@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from torq_byoc import __version__
 from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError
 
 COMMANDS: dict[str, str] = {
@@ -60,10 +61,13 @@ class LazyGroup(click.Group):
             formatter.write_dl(sorted(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="torq-byoc", prog_name="torq")
-def torq() -> None:
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="torq")
+@click.pass_context
+def torq(context: click.Context) -> None:
     """Compiler and simulator for Torq-class NPUs."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -25,9 +25,8 @@ from torq_byoc.codegen.hl import (
     Store,
     Transfer,
 )
-from torq_byoc.codegen.storage import ALIAS_OPS, storage_roots
 from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers, row_major_strides
-from torq_byoc.kernels.graph import Node, OpGraph, TensorInfo
+from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph, TensorInfo
 from torq_byoc.kernels.kernel import Kernel, Layout, PackedConstant, Region, kernel_for
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import encoded_size
@@ -102,7 +101,7 @@ class _NodeContext:
 class _Builder:
     def __init__(self, graph: OpGraph, schedule: Schedule, config: NpuConfig) -> None:
         self.graph, self.schedule, self.config = graph, schedule, config
-        self.roots = storage_roots(graph)
+        self.roots = graph.storage_roots()
         self.resident_roots = {self.roots[name] for name in schedule.resident}
         self.buffers: list[Buffer] = []
         self.ops: list[Op] = []

@@ -13,7 +13,6 @@ from torq_byoc.codegen.dependencies import dependencies, engine_of, start_times
 from torq_byoc.codegen.hl import BufferKind, HlProgram, Load, Op, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
-from torq_byoc.codegen.storage import storage_roots
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
@@ -152,7 +151,7 @@ def _segments(program: HlProgram, memory: MemoryMap, images: Mapping[int, bytear
 
 
 def _bindings(program: HlProgram, memory: MemoryMap, graph: OpGraph) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
-    roots = storage_roots(graph)
+    roots = graph.storage_roots()
     address = memory.addresses.address
 
     def bind(name: str) -> Binding:

@@ -54,6 +54,9 @@ import numpy as np
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
 
+ALIAS_OPS = frozenset({"reshape", "bitcast"})
+"""Operators whose result is the bytes of their input under another shape or type."""
+
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -127,3 +130,11 @@ class OpGraph:
             for name in dict.fromkeys(node.inputs):
                 users[name].append(node)
         return users
+
+    def storage_roots(self) -> dict[str, str]:
+        """For every tensor the tensor whose bytes it is: itself unless an alias operator made it."""
+        roots = {name: name for name in self.tensors}
+        for node in self.nodes:
+            if node.op in ALIAS_OPS:
+                roots[node.output] = roots[node.inputs[0]]
+        return roots

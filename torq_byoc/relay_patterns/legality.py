@@ -30,6 +30,8 @@ def common_reasons(view: View) -> list[str]:
         for argument in call.args:
             if isinstance(getattr(argument, "ty", None), relax.TensorType) and shape_of(argument) is None:
                 reasons.append(f"{op_name(call)} reads a tensor of dynamic shape")
+            if 0 in (shape_of(argument) or ()):
+                reasons.append(f"{op_name(call)} reads an empty tensor")
         if isinstance(call.ty, relax.TensorType) and int(call.ty.ndim) > MAX_RANK:
             reasons.append(f"{op_name(call)} has rank {int(call.ty.ndim)}, above {MAX_RANK}")
         if 0 in (shape_of(call) or ()):

@@ -29,7 +29,12 @@ def summarize(model: CompiledModel, profile: str = "reference") -> dict[str, Any
     Returns:
         Plain data, ready for JSON.  Partitions run one after the other, so their cycles add up.
     """
-    measurement = measure(model, profile)
+    return summary_of(measure(model, profile))
+
+
+def summary_of(measurement: Measurement) -> dict[str, Any]:
+    """``summarize`` for a model whose timelines are there already."""
+    model = measurement.model
     bound = lower_bound(model)
     total, config = measurement.total_cycles, measurement.config
     floor = model.facts.floor

@@ -30,6 +30,16 @@ def _console() -> Console:
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Headline figures, coverage and host work of a compiled model."""
     console = _console()
+    if summary["hw"] is None:
+        console.print(f"{summary['model']}: nothing of it runs on the NPU")
+    else:
+        console.print(_headline(summary))
+    print_cpu_ops(console, summary)
+    for note in summary["notes"]:
+        console.print(f"note: {note}")
+
+
+def _headline(summary: Mapping[str, Any]) -> Table:
     cycles, bound = summary["cycles"], summary["lower_bound_cycles"]
     table = Table(show_header=False, box=None, padding=(0, 2))
     rows = [
@@ -48,10 +58,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     ]
     for row in rows:
         table.add_row(*row)
-    console.print(table)
-    print_cpu_ops(console, summary)
-    for note in summary["notes"]:
-        console.print(f"note: {note}")
+    return table
 
 
 def _busy(cycles: Mapping[str, Any]) -> str:
@@ -161,12 +168,12 @@ def print_benchmark(data: Mapping[str, Any]) -> None:
     console = _console()
     table = Table("measured", "us", "against the NPU", "against NPU and its CPU part", box=None)
     npu, host = data["latency_us"], data["cycles"]["host_us"]
-    table.add_row(f"NPU {data['hw']}, simulated", f"{npu:,.1f}", "", "")
+    table.add_row(f"NPU {data['hw'] or '(idle)'}, simulated", f"{npu:,.1f}", "", "")
     table.add_row("its CPU part, on this machine", f"{host:,.1f}", "", "")
     for name, label in (("tvm_llvm", "whole model, TVM LLVM untuned"), ("onnxruntime", "whole model, onnxruntime")):
         timing = (data["cpu_baseline"] or {}).get(name, {})
-        if "us" in timing and npu:
-            ratios = (f"{timing['us'] / part:.2f}x" for part in (npu, npu + host))
+        if "us" in timing:
+            ratios = (f"{timing['us'] / part:.2f}x" if part else "" for part in (npu, npu + host))
             table.add_row(f"{label}, on this machine", f"{timing['us']:,.1f}", *ratios)
         elif "unavailable" in timing:
             table.add_row(label, "-", timing["unavailable"], "")

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from torq_byoc.errors import ScheduleError, TorqError
-from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
@@ -20,7 +20,7 @@ from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
 from torq_byoc.schedules.overrides import check_nodes, forced_residency
 from torq_byoc.schedules.record import DecisionRecord, NodeDecision
-from torq_byoc.schedules.residency import ALIAS_OPS, Planner, storages
+from torq_byoc.schedules.residency import Planner, storages
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import Tile
 

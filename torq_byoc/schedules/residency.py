@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from torq_byoc.kernels.graph import Node, OpGraph
 
-ALIAS_OPS = ("reshape", "bitcast")
-
 
 @dataclass(frozen=True)
 class Storage:
@@ -39,15 +37,6 @@ class Storage:
         return self.tensors[0]
 
 
-def alias_roots(graph: OpGraph) -> dict[str, str]:
-    """For every tensor, the tensor whose storage it shares (itself when it is no alias)."""
-    roots = {name: name for name in graph.tensors}
-    for node in graph.nodes:
-        if node.op in ALIAS_OPS:
-            roots[node.output] = roots[node.inputs[0]]
-    return roots
-
-
 def storages(
     graph: OpGraph,
     nodes: Iterable[Node],
@@ -64,7 +53,7 @@ def storages(
         phased_reads: those among them that it wants in phase planes.
         word: allocation granularity in bytes.
     """
-    roots = alias_roots(graph)
+    roots = graph.storage_roots()
     barred = {roots[name] for name in (*graph.inputs, *graph.outputs, *graph.constants)}
     produced: dict[str, int] = {}
     read: dict[str, list[int]] = {}
