@@ -71,6 +71,15 @@ def _bias(model: onnx.ModelProto) -> None:
     model.graph.node[0].input[2] = INPUT
 
 
+def _indices(model: onnx.ModelProto) -> None:
+    model.graph.node[2].output.append("indices")
+    model.graph.output.append(helper.make_tensor_value_info("indices", TensorProto.INT64, None))
+
+
+def _no_plane(model: onnx.ModelProto) -> None:
+    model.graph.node[3].input[0] = "b"
+
+
 def _window(model: onnx.ModelProto) -> None:
     next(a for a in model.graph.node[2].attribute if a.name == "strides").ints[1] = 1 << 62
 
@@ -122,6 +131,7 @@ BAD_MODELS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "opset 999": ("ModelFileError", _edited(_opset)),
     "unknown operators": ("UnsupportedOpError", _edited(_unknown_operators)),
     "operators of another domain": ("UnsupportedOpError", _edited(_uninferable)),
+    "pool indices": ("UnsupportedOpError", _edited(_indices)),
     "dynamic dimension": ("ShapeError", _edited(_dynamic)),
     "negative dimension": ("ShapeError", _edited(_negative)),
     "dangling input": ("ModelFileError", _edited(_dangling)),
@@ -129,6 +139,7 @@ BAD_MODELS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "tensor written twice": ("ModelFileError", _edited(_twice)),
     "shapes that contradict": ("ShapeError", _edited(_mismatch)),
     "bias of another shape": ("ShapeError", _edited(_bias)),
+    "pool of a vector": ("ShapeError", _edited(_no_plane)),
     "stride beyond any tensor": ("ShapeError", _edited(_window)),
     "4 TiB constant": ("ShapeError", _edited(_bomb)),
     "scale 0": ("QuantizationError", _edited(_scale(0.0))),
@@ -143,6 +154,7 @@ BAD_MODELS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
 """What is wrong -> (expected error, function that returns the file's bytes and may write beside it)."""
 
 UNSUPPORTED_NAMES = {
+    "pool indices": ("MaxPool with indices",),
     "unknown operators": ("NoSuchOperator", "NorThisOne"),
     "operators of another domain": ("CustomRelu", "CustomMatMul"),
 }

@@ -184,3 +184,11 @@ def test_trace_is_written_beside_the_outputs(workspace, tmp_path, capsys):
     )  # fmt: skip
     trace = json.loads((tmp_path / "t.json").read_text())
     assert trace["otherData"]["cycles"] == result.json["cycles"]["total"]
+
+
+def test_results_that_nothing_reads_do_not_matter(workspace, tmp_path, capsys):
+    model = conv_model()
+    model.graph.node[2].output.append("indices")
+    onnx.save(model, tmp_path / "tiny.onnx")
+    torq(capsys, "compile", tmp_path / "tiny.onnx", "-o", tmp_path / "o.torq", "--calib", workspace.calibration)
+    assert (tmp_path / "o.torq").read_bytes() == workspace.int8.read_bytes()

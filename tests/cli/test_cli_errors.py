@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,7 @@ CALIBRATION = {
     "no npz": lambda folder: _written(folder / "data.npz", b"plain text"),
     "truncated": lambda folder: _truncated(_npz(folder, **{INPUT: samples()})),
     "objects": lambda folder: _npz(folder, **{INPUT: np.array([{"a": 1}, None], dtype=object)}),
+    "a member that is no array": lambda folder: _zipped(folder / "data.npz"),
     "empty folder": lambda folder: _made(folder / "empty"),
     "wrong name": lambda folder: _npz(folder, image=samples()),
     "additional name": lambda folder: _npz(folder, **{INPUT: samples(), "more": samples()}),
@@ -85,6 +87,12 @@ CALIBRATION = {
 
 def _written(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
+    return path
+
+
+def _zipped(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(INPUT, b"bytes")
     return path
 
 
@@ -295,8 +303,6 @@ def test_usage_errors(arguments, capsys):
 
 
 def test_a_defect_of_ours_writes_a_bundle(workspace, tmp_path, capsys, monkeypatch):
-    import zipfile
-
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("something impossible")
 

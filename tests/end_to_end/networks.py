@@ -26,6 +26,8 @@ class Network:
     source: str
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     slow: bool = False
+    text: bool = False
+    """Whether images should show dark strokes in lines on white, as a text detector expects."""
     scale: float = 1.0
     """Spread of float inputs."""
     high: int = 256
@@ -68,12 +70,27 @@ def _sample(rng: np.random.Generator, value: onnx.ValueInfoProto, network: Netwo
     if dtype.kind in "iu":
         low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max + 1) if dtype.itemsize == 1 else (0, network.high)
         return rng.integers(low, high, shape).astype(dtype)
+    if network.text:
+        return _strokes(rng, shape).astype(dtype)
     noise = rng.standard_normal(shape)
     if len(shape) == 4:
         coarse = rng.standard_normal((*shape[:2], -(-shape[2] // 8), -(-shape[3] // 8)))
         smooth = np.kron(coarse, np.ones((8, 8)))[..., : shape[2], : shape[3]]
         noise = 0.9 * smooth + 0.3 * noise
     return (noise * network.scale).astype(dtype)
+
+
+def _strokes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Lines of narrow vertical and horizontal strokes, 16 pixels high, with gaps between words."""
+    image = np.full(shape, 2.2)
+    for top in range(12, shape[2] - 20, 40):
+        for left in range(10, shape[3] - 12, 9):
+            if rng.random() < 0.2:
+                continue
+            image[:, :, top : top + 16, left : left + 2] = -2.0
+            height = int(rng.integers(0, 14))
+            image[:, :, top + height : top + height + 2, left : left + 7] = -2.0
+    return image + 0.05 * rng.standard_normal(shape)
 
 
 def _peer(name: str, slow: bool = False) -> Network:
@@ -100,7 +117,7 @@ FLOAT = (
     Network("mtcnn_onet", "mtcnn_onet.onnx", {"input_3": (4, 48, 48, 3)}, slow=True),
     Network("ppocr_v2_cls", "ppocr_v2_cls.onnx", {"x": (1, 3, 48, 192)}, slow=True),
     Network("orientation", "orientation_pplcnet.onnx", {"x": (1, 3, 224, 224)}, slow=True),
-    Network("ppocr_v4_det", "ppocr_v4_det.onnx", {"x": (1, 3, 320, 320)}, slow=True),
+    Network("ppocr_v4_det", "ppocr_v4_det.onnx", {"x": (1, 3, 320, 320)}, slow=True, text=True),
     Network("dtln_1", "dtln_1_lstm.onnx", slow=True, scale=0.3),
     Network("dtln_2", "dtln_2.onnx", slow=True, scale=0.3),
     Network(

@@ -74,11 +74,14 @@ def conv_transpose(g: Grower, x: Live) -> bool:
     outputs = g.choices.integer(1, 6)
     if kernel < stride or outputs * prod(x.shape[2:]) * stride * stride * x.shape[0] > MAX_ELEMENTS:
         return False
-    weight, _ = g.weights((x.shape[1], outputs, kernel, kernel), 1)
+    weight, scales = g.weights((x.shape[1], outputs, kernel, kernel), 1)
+    operands = [g.read(x), weight]
+    if g.choices.chance(70):
+        operands.append(g.bias(outputs, x, np.broadcast_to(scales, outputs) if scales.size > 1 else scales))
     pad = g.choices.integer(0, (kernel - 1) // 2)
     if min(x.shape[2:]) == 1 and 2 * pad >= kernel:
         return False
-    g.finish(_clamped(g, g.op("ConvTranspose", g.read(x), weight, strides=[stride] * 2, pads=[pad] * 4)))
+    g.finish(_clamped(g, g.op("ConvTranspose", *operands, strides=[stride] * 2, pads=[pad] * 4)))
     return True
 
 

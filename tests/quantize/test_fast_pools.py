@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from torq_byoc.quantize.fast_pools import AveragePool, MaxPool
+from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
 
 CASES = [
     {"kernel_shape": [3, 3]},
@@ -25,7 +25,7 @@ def both(op: str, attributes: dict[str, object], shape: tuple[int, ...]) -> tupl
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": values})[0]
-    return wanted, ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool]).run(None, {"x": values})[0]
+    return wanted, ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool, GlobalMaxPool]).run(None, {"x": values})[0]
 
 
 @pytest.mark.parametrize("attributes", CASES)
@@ -44,4 +44,10 @@ def test_average_pool(attributes: dict[str, object], include: int) -> None:
 
 def test_one_dimension() -> None:
     wanted, found = both("MaxPool", {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}, (1, 3, 9))
+    assert np.array_equal(wanted, found)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7), (1, 2, 5, 4), (2, 1, 3, 2, 4)])
+def test_global_max_pool(shape: tuple[int, ...]) -> None:
+    wanted, found = both("GlobalMaxPool", {}, shape)
     assert np.array_equal(wanted, found)

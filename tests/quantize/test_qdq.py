@@ -124,3 +124,34 @@ def test_unknown_method_is_named() -> None:
 def test_calibration_is_required() -> None:
     with pytest.raises(CalibrationError, match="needs calibration data"):
         quantize_model(small_network(0), None)
+
+
+def test_names_that_the_model_uses_already() -> None:
+    """A constant called like the scale that we would add must keep its value and its reader."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])
+    nodes = [helper.make_node("Mul", ["x", "x_scale"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    taken = [numpy_helper.from_array(np.linspace(-3, 3, 8, dtype=np.float32), "x_scale")]
+    graph = helper.make_graph(nodes, "taken", [x], [y], taken)
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), {})
+    data = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
+    quantized = quantize_model(model, data)
+    feed = {"x": data["x"][:1]}
+    assert np.abs(run(quantized, feed)[0] - run(model, feed)[0]).max() < 0.1
+
+
+def test_what_no_input_reaches_is_no_activation() -> None:
+    """A table computed from constants stays float: quantizing it would be work at every inference."""
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 6])
+    nodes = [
+        helper.make_node("RandomNormal", [], ["table"], shape=[10, 6], seed=1.0),
+        helper.make_node("Gather", ["table", "ids"], ["rows"]),
+        helper.make_node("Relu", ["rows"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "table", [ids], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = onnx.shape_inference.infer_shapes(model)
+    quantized = quantize_model(model, {"ids": np.arange(8).reshape(2, 4)})
+    gathered = next(node for node in quantized.graph.node if node.op_type == "Gather")
+    assert gathered.input[0] == "table"

@@ -11,6 +11,7 @@ import numpy as np
 
 from torq_byoc.codegen.hl import (
     Access,
+    Addresses,
     Buffer,
     BufferKind,
     Effect,
@@ -36,7 +37,7 @@ from torq_byoc.schedules.plan import NodeSchedule, Schedule, Tile
 
 
 def invocation_tasks(
-    graph: OpGraph, node: Node, config: NpuConfig, invocation: Invocation, addresses: Sequence[int]
+    graph: OpGraph, node: Node, config: NpuConfig, invocation: Invocation, addresses: Addresses
 ) -> list[SliceTask]:
     """The slice tasks of one kernel call; ``addresses`` gives every buffer's LRAM byte address."""
     return kernel_for(node.op).tasks(
@@ -272,12 +273,11 @@ class _Builder:
     def _run(self, context: _NodeContext, invocations: Sequence[Invocation]) -> None:
         """The slices' programs of one tile; a program too long for its slot is run in several steps.
 
-        Sizes and cycles do not depend on addresses as long as unlike operands have unlike ones.
+        Sizes and cycles do not depend on addresses as long as operands do not overlap that will not.
         """
-        addresses = range(0, len(self.buffers) * self.config.lram_word, self.config.lram_word)
         chunks = [
             _chunks(
-                invocation_tasks(self.graph, context.node, self.config, invocation, addresses),
+                invocation_tasks(self.graph, context.node, self.config, invocation, self._apart(invocation)),
                 self.config.slice_program_bytes,
             )
             for invocation in invocations
@@ -289,6 +289,15 @@ class _Builder:
                 (index, invocations[index], own[position]) for index, own in enumerate(chunks) if position < len(own)
             ]
             self._run_together(context, together)
+
+    def _apart(self, invocation: Invocation) -> dict[int, int]:
+        """Addresses for the buffers of a kernel call, one behind the other."""
+        addresses, cursor = {}, 0
+        for operand in (invocation.output, *invocation.inputs, *invocation.constants):
+            if operand.buffer >= 0 and operand.buffer not in addresses:
+                addresses[operand.buffer] = cursor
+                cursor += -(-self.buffers[operand.buffer].nbytes // self.config.lram_word) * self.config.lram_word
+        return addresses
 
     def _run_together(self, context: _NodeContext, runs: Sequence[tuple[int, Invocation, _Chunk]]) -> None:
         """One program buffer for all slices: their programs lie behind each other in it."""

@@ -89,6 +89,10 @@ class Transfer:
         return total
 
 
+Addresses = Sequence[int] | Mapping[int, int]
+"""LRAM byte address of every buffer, or of those that an operand needs, by buffer index."""
+
+
 @dataclass(frozen=True)
 class PlacedOperand:
     """A ``kernels.kernel.Placement`` relative to a buffer; ``buffer`` -1 is an operand the tile leaves out."""
@@ -101,7 +105,7 @@ class PlacedOperand:
     phases: tuple[int, int] = (1, 1)
     phase_strides: tuple[int, int] = (0, 0)
 
-    def at(self, addresses: Sequence[int]) -> Placement:
+    def at(self, addresses: Addresses) -> Placement:
         """The placement once buffers have LRAM addresses."""
         base = addresses[self.buffer] if self.buffer >= 0 else 0
         return Placement(base + self.offset, self.region, self.strides, self.dtype, self.phases, self.phase_strides)
@@ -116,7 +120,7 @@ class PlacedConstant:
     count: int
     granule_bytes: int
 
-    def at(self, addresses: Sequence[int]) -> ConstantPlacement:
+    def at(self, addresses: Addresses) -> ConstantPlacement:
         """The placement once buffers have LRAM addresses."""
         return ConstantPlacement(addresses[self.buffer], self.first, self.count, self.granule_bytes)
 

@@ -118,6 +118,8 @@ def unsupported_operators(model: onnx.ModelProto) -> dict[str, list[str]]:
     for node in _all_nodes(model.graph):
         if node.domain not in ("", "ai.onnx") or node.op_type not in known:
             missing.setdefault(operator_name(node), []).append(node.name or (node.output[0] if node.output else ""))
+        elif node.op_type == "MaxPool" and len(node.output) > 1:
+            missing.setdefault("MaxPool with indices", []).append(node.name)
     return missing
 
 

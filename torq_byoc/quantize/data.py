@@ -61,7 +61,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                 remedy="use fewer samples",
             )
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            return {name: _array(name, archive[name]) for name in archive.files}
     except FileNotFoundError as error:
         raise CalibrationError("there is no such file", where=str(path), remedy="check the path") from error
     except (
@@ -79,6 +79,13 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         raise CalibrationError(
             "the file cannot be read as npz", where=str(path), why=str(error), remedy="write it with numpy.savez"
         ) from error
+
+
+def _array(name: str, value: object) -> np.ndarray:
+    """A member of an npz; numpy gives what is no array as bytes."""
+    if not isinstance(value, np.ndarray):
+        raise ValueError(f"member {name!r} is no array")
+    return value
 
 
 def samples(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:

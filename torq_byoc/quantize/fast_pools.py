@@ -54,6 +54,15 @@ class AveragePool(OpRun):
         return ((window.fold(x, 0, np.add) / window_of_counts.fold(counted, 0, np.add)).astype(x.dtype),)
 
 
+class GlobalMaxPool(OpRun):
+    """Maximum of every plane; the evaluator's own reduces the wrong axes unless there are two."""
+
+    op_domain = ""
+
+    def _run(self, x):  # noqa: ANN001, ANN202 - the evaluator's protocol
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
 class _Window:
     """Geometry of a pool: taps, strides, the border that exists and the one that ceil_mode adds."""
 

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from torq_byoc.errors import CalibrationError
 from torq_byoc.npu_model.blas import single_threaded
-from torq_byoc.quantize.fast_pools import AveragePool, MaxPool
+from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
 from torq_byoc.quantize.ranges import OBSERVERS, Range
 
 
@@ -39,7 +39,7 @@ def observe(
             f"there is no calibration method {method!r}", remedy=f"use one of {', '.join(sorted(OBSERVERS))}"
         )
     observers = {name: OBSERVERS[method]() for name in tensors}
-    evaluator = ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool])
+    evaluator = ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool, GlobalMaxPool])
     for feed in feeds:
         with warnings.catch_warnings(), np.errstate(all="ignore"), single_threaded():
             warnings.simplefilter("ignore")

@@ -87,15 +87,35 @@ class _Writer:
         for node in self.graph.node:
             for name in node.input:
                 self.readers.setdefault(name, []).append(node)
+        self.computed = self._depending_on_inputs()
+        self.theirs = {*self.constants, *(v.name for v in values), *self.readers, *self.producer}
+        self.own_names: dict[str, str] = {}
         self.quantized: dict[str, TensorQuantization] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.pending_bias: dict[str, tuple[np.float32, np.ndarray]] = {}
 
+    def _depending_on_inputs(self) -> set[str]:
+        """Tensors that change from one inference to the next; the rest (a table too large to fold) are constants."""
+        found = {value.name for value in self.graph.input}
+        for node in self.graph.node:
+            if any(name in found for name in node.input):
+                found.update(node.output)
+        return found
+
+    def _own(self, name: str) -> str:
+        """A name for something we add: as asked for, unless the model has one like it."""
+        if name not in self.own_names:
+            unique = name
+            while unique in self.theirs:
+                unique += "_"
+            self.own_names[name] = unique
+        return self.own_names[name]
+
     def _has_integer_form(self, node: onnx.NodeProto) -> bool:
         if node.op_type not in rules.QUANTIZED or node.domain not in ("", "ai.onnx"):
             return False
-        return all(name in self.floats for name in node.output if name) and node.input[0] not in self.constants
+        return all(name in self.floats for name in node.output if name) and node.input[0] in self.computed
 
     def _absorbed(self, name: str) -> onnx.NodeProto | None:
         """The node that shares the requantization of ``name``'s producer: a clamp, or a dense layer's bias."""
@@ -164,24 +184,23 @@ class _Writer:
         self.quantized[name] = quantization
         source = self._float_name(name)
         inputs = [source, *self._parameters(name, quantization)]
-        self.nodes.append(
-            helper.make_node("QuantizeLinear", inputs, [f"{name}_quantized"], name=f"{name}_QuantizeLinear")
-        )
+        codes = self._own(f"{name}_quantized")
+        self.nodes.append(helper.make_node("QuantizeLinear", inputs, [codes], name=f"{name}_QuantizeLinear"))
 
     def _float_name(self, name: str) -> str:
         """Float results that become graph outputs again move aside for the dequantized tensor."""
         is_result = name in self.outputs and name in self.producer and name in self.quantized
-        return f"{name}_float" if is_result else name
+        return self._own(f"{name}_float") if is_result else name
 
     def _parameters(self, name: str, quantization: TensorQuantization) -> list[str]:
-        names = [f"{name}_scale", f"{name}_zero_point"]
-        if not any(tensor.name == names[0] for tensor in self.initializers[-64:]) and names[0] not in self.constants:
-            zero_point = np.array(quantization.zero_point, quantization.dtype)
-            self._constant(names[0], np.array(quantization.scale, np.float32))
-            self._constant(names[1], zero_point)
-        return names
+        zero_point = np.array(quantization.zero_point, quantization.dtype)
+        return [
+            self._constant(f"{name}_scale", np.array(quantization.scale, np.float32)),
+            self._constant(f"{name}_zero_point", zero_point),
+        ]
 
     def _constant(self, name: str, value: np.ndarray) -> str:
+        name = self._own(name)
         if name not in self.constants:
             tensor = numpy_helper.from_array(value, name)
             self.constants[name] = tensor
@@ -190,8 +209,8 @@ class _Writer:
 
     def _dequantize(self, name: str, reader: str) -> str:
         """A float copy of a quantized tensor for one reader."""
-        output = f"{name}_for_{reader}"
-        inputs = [f"{name}_quantized", *self._parameters(name, self.quantized[name])]
+        output = self._own(f"{name}_for_{reader}")
+        inputs = [self._own(f"{name}_quantized"), *self._parameters(name, self.quantized[name])]
         self.nodes.append(helper.make_node("DequantizeLinear", inputs, [output], name=f"{output}_DequantizeLinear"))
         return output
 
@@ -207,7 +226,7 @@ class _Writer:
     def _append(self, node: onnx.NodeProto) -> None:
         for position, name in enumerate(node.output):
             if name in self.outputs and self._absorbed(name) is None and self._has_integer_form(self.producer[name]):
-                node.output[position] = f"{name}_float"
+                node.output[position] = self._own(f"{name}_float")
         self.nodes.append(node)
 
     def _integer_node(self, node: onnx.NodeProto, found: Mapping[str, TensorQuantization]) -> None:
@@ -258,7 +277,7 @@ class _Writer:
             self._constant(f"{name}_zero_point", zero),
         ]
         attributes = {"axis": axis} if axis is not None and scale.ndim else {}
-        output = f"{name}_dequantized"
+        output = self._own(f"{name}_dequantized")
         node = helper.make_node("DequantizeLinear", inputs, [output], name=f"{name}_DequantizeLinear", **attributes)
         self.nodes.append(node)
         return output
@@ -271,6 +290,8 @@ class _Writer:
         axis = rules.WEIGHTED[node.op_type] if values.ndim > 1 else None
         if node.op_type == "MatMul" and values.ndim > 2:
             axis = values.ndim - 1
+        if node.op_type == "ConvTranspose" and any(a.name == "group" and a.i > 1 for a in node.attribute):
+            axis = None  # its weights name only the channels within a group
         offset = self._bias_values(node)
         codes, scale = parameters.weights(values, axis, parameters.bias_floor(offset, input_scale))
         copy.input[0] = self._dequantize(data, f"{label}_0")
@@ -295,7 +316,7 @@ class _Writer:
     def _restore_output(self, name: str) -> None:
         """Graph outputs are float again under their own names."""
         if name in self.quantized and name in self.producer:
-            inputs = [f"{name}_quantized", *self._parameters(name, self.quantized[name])]
+            inputs = [self._own(f"{name}_quantized"), *self._parameters(name, self.quantized[name])]
             self.nodes.append(helper.make_node("DequantizeLinear", inputs, [name], name=f"{name}_DequantizeLinear"))
 
     def _model(self) -> onnx.ModelProto:

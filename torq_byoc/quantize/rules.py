@@ -10,7 +10,7 @@ SAME_SCALE = frozenset(
 )  # fmt: skip
 """Results are values of the first input, so they share its scale."""
 
-WEIGHTED = {"Conv": 0, "Gemm": 1, "MatMul": 1}
+WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
 """Operators with constant weights, and the weights' channel axis after preparation."""
 
 QUANTIZED = frozenset(
@@ -27,7 +27,7 @@ QUANTIZED = frozenset(
 CLAMPS = frozenset({"Relu", "Clip"})
 """Operators that the requantization of their producer does for free."""
 
-ABSORBING = frozenset({"Conv", "Gemm", "MatMul", "Add", "Sub", "Mul"})
+ABSORBING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul"})
 """Operators whose requantization can clamp."""
 
 FIXED = {"Softmax": (1 / 256, -128), "Sigmoid": (1 / 256, -128), "HardSigmoid": (1 / 256, -128), "Tanh": (1 / 128, 0)}

@@ -13,6 +13,9 @@ from torq_byoc.frontend.shapes import known_shapes
 
 _WEIGHT_POSITION = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
 _BIAS_POSITION = {"Conv": 2, "ConvTranspose": 2, "QLinearConv": 8}
+_SPATIAL = frozenset(
+    {*_WEIGHT_POSITION, "MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"}
+)
 _WINDOW = ("kernel_shape", "strides", "dilations", "pads")
 _REMEDY = "check the shapes given with --shape, or export the model again"
 
@@ -21,14 +24,15 @@ def check_layers(model: onnx.ModelProto) -> None:
     """Check windows everywhere, and weights and biases of convolutions where shapes are known.
 
     Raises:
-        ShapeError: weights that fit neither input nor groups, a bias of another length than the result's
-            channels, or a window, stride or pad beyond any tensor.
+        ShapeError: data without a spatial dimension, weights that do not fit input and groups, a bias of
+            another length than the result's channels, or a window, stride or pad beyond any tensor.
     """
     shapes = known_shapes(model)
     for node in model.graph.node:
         if node.domain not in DEFAULT_DOMAINS:
             continue
         _check_window(node)
+        _check_rank(node, shapes.get(node.input[0]) if node.input else None)
         position = _WEIGHT_POSITION.get(node.op_type)
         if position is None or len(node.input) <= position:
             continue
@@ -54,6 +58,16 @@ def _check_window(node: onnx.NodeProto) -> None:
                 why=f"{name} is {values}, at most {MAX_DIMENSION} is possible",
                 remedy=_REMEDY,
             )
+
+
+def _check_rank(node: onnx.NodeProto, data: Sequence[int | None] | None) -> None:
+    if node.op_type in _SPATIAL and data is not None and len(data) < 3:
+        raise ShapeError(
+            f"{node.op_type} works on batch, channels and at least one more dimension",
+            where=describe(node),
+            why=f"its input is {list(data)}",
+            remedy=_REMEDY,
+        )
 
 
 def _check_weights(node: onnx.NodeProto, data: Sequence[int | None], weights: Sequence[int | None]) -> None:
