@@ -20,10 +20,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check torq_byoc tests benchmarks examples setup.py
 	$(BIN)/ruff format --check torq_byoc tests benchmarks examples setup.py
 
-test: lint
+test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 -q -m "not slow" tests
 
-test-all: lint
+test-all: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 -q tests
 
 clean:

@@ -61,6 +61,9 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         DType(self.dtype)  # a ValueError here makes the section unreadable
+        strange = [key for key in self.bytes if key.partition("_")[0] not in ("in", "out")]
+        if strange or min(self.tiles, self.macs, self.estimate, *self.bytes.values(), *self.output_shape) < 0:
+            raise ValueError(f"no layer has bytes {self.bytes}, {self.tiles} tiles, {self.macs} MACs")
 
 
 class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,6 +74,10 @@ class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mac_cycles: float
     in_bytes: int
     out_bytes: int
+
+    def __post_init__(self) -> None:
+        if min(self.macs, self.npu_macs, self.mac_cycles, self.in_bytes, self.out_bytes) < 0:
+            raise ValueError("a term of the lower bound is negative")
 
 
 class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

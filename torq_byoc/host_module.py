@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from torq_byoc.errors import InternalError, ProgramFormatError
+from torq_byoc.errors import InternalError, ProgramFormatError, TorqError
 from torq_byoc.host_script import check_script
 from torq_byoc.npu_model.container import pack_container, unpack_container
 from torq_byoc.npu_model.runtime import RUN_FUNCTION, take_failure
@@ -158,14 +159,17 @@ def deserialize(data: bytes) -> tvm.IRModule:
     try:
         script = sections["script"].decode()
         check_script(script)
-        module = _parse(script)
+        with contextlib.redirect_stderr(io.StringIO()):  # the parser prints what it also raises
+            module = _parse(script)
         names = sorted(name for name in sections if name.startswith("constant/"))
         values = [np.load(io.BytesIO(sections[name]), allow_pickle=False) for name in names]
         constants = {f"constant_{index}": value for index, value in enumerate(values)}
         return relax.transform.BindParams("main", constants)(module)
-    except (KeyError, ValueError, tvm.error.TVMError, tvm.error.DiagnosticError) as error:
+    except TorqError:
+        raise
+    except Exception as error:  # the parser has no base class for what it raises
         raise ProgramFormatError(
-            "the host part of the container cannot be read", why=str(error), remedy="compile the model again"
+            "the host part of the container cannot be read", why=str(error)[:500], remedy="compile the model again"
         ) from error
 
 

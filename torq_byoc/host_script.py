@@ -25,7 +25,7 @@ _ROOTS = {
     "T": re.compile(r"u?int\d+|float\d+|bfloat16|bool"),
     "cls": re.compile(r"[a-z]\w*"),
 }
-_CALLS_OUT = re.compile(r".*(packed|py_func|call_tir|[Ee]xtern|invoke|inplace).*")
+_CALLS_OUT = re.compile(r"R\.call_.*|.*(packed|[Ee]xtern|invoke|closure|py_func).*")
 _TEXT = re.compile(r"[\w ./:+-]*")
 
 

@@ -67,6 +67,10 @@ def _mismatch(model: onnx.ModelProto) -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.zeros((6, 4, 3, 3), np.float32), "w"))
 
 
+def _flat_weights(model: onnx.ModelProto) -> None:
+    model.graph.node[0].input[1] = "b"
+
+
 def _bias(model: onnx.ModelProto) -> None:
     model.graph.node[0].input[2] = INPUT
 
@@ -138,6 +142,7 @@ BAD_MODELS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "cycle": ("ModelFileError", _edited(_cycle)),
     "tensor written twice": ("ModelFileError", _edited(_twice)),
     "shapes that contradict": ("ShapeError", _edited(_mismatch)),
+    "weights of another rank": ("ShapeError", _edited(_flat_weights)),
     "bias of another shape": ("ShapeError", _edited(_bias)),
     "pool of a vector": ("ShapeError", _edited(_no_plane)),
     "stride beyond any tensor": ("ShapeError", _edited(_window)),

@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 import onnx
-import torq_byoc
 import tvm
 import tvm_ffi
+
+import torq_byoc
 from torq_byoc import host_module
 from torq_byoc.compiled_model import CompiledModel
 from torq_byoc.frontend import prepare, to_relax
@@ -45,8 +46,7 @@ class Reference:
         """Of a prepared model; ``precision`` is "quantized" or "bf16"."""
         parted = partition(to_relax(model), precision, config).module
         graphs = {
-            symbol: lower_partition(function, config)
-            for symbol, function in host_module.npu_functions(parted).items()
+            symbol: lower_partition(function, config) for symbol, function in host_module.npu_functions(parted).items()
         }
         names = tuple(value.name for value in model.graph.output)
         return cls(parted, graphs, names, tuple(value.name for value in model.graph.input))

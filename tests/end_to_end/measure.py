@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import onnx
+
 from tests.end_to_end.harness import Outcome, compile_and_compare
 from tests.end_to_end.layers import cosine, float_layers, quantized_layers
 from tests.end_to_end.networks import Feeds, Network
@@ -15,7 +16,10 @@ from torq_byoc.quantize import quantize_model
 from torq_byoc.report.summary import summarize
 
 MAX_LAYER_LSB = 1
-MAX_MEAN_LSB = 0.5
+MAX_LAYER_MEAN_LSB = 0.002
+MAX_MEAN_LSB = 1.0
+"""End to end.  A deep network amplifies the rounding of a single value in its first layer, onnxruntime's as well as
+ours, so this only catches what is plainly wrong; the layers' own distances are the measure."""
 MIN_LAYER_COSINE = 0.999
 MIN_NETWORK_COSINE = 0.995
 MIN_MAC_FRACTION = 0.99
@@ -36,6 +40,8 @@ class Row:
     worst_layer: float
     """Largest LSB distance of a layer, or its lowest cosine in bf16."""
     worst_layer_name: str
+    layer_mean: float
+    """Mean LSB distance of layers on their own, averaged over the layers; in bf16 the mean of the cosines."""
     whole: float
     """Mean LSB distance of all quantized tensors end to end, or the lowest cosine of an output in bf16."""
 
@@ -52,8 +58,10 @@ def measure_quantized(network: Network, config: NpuConfig) -> Row:
     outcome = compile_and_compare(model, feeds, config)
     distances = quantized_layers(model, feeds, config)
     name = max(distances.worst, key=distances.worst.__getitem__)
-    mean = float(np.mean(list(distances.end_to_end.values())))
-    return _row(network, "int8", outcome, distances.worst[name], name, mean)
+    whole = float(np.mean(list(distances.end_to_end.values())))
+    return _row(
+        network, "int8", outcome, (distances.worst[name], name, float(np.mean(list(distances.mean.values())))), whole
+    )
 
 
 def measure_bf16(network: Network, config: NpuConfig) -> Row:
@@ -63,7 +71,8 @@ def measure_bf16(network: Network, config: NpuConfig) -> Row:
     outcome = compile_and_compare(model, feeds, config, precision="bf16")
     cosines = float_layers(model, outcome.reference, feeds)
     name = min(cosines, key=cosines.__getitem__)
-    return _row(network, "bf16", outcome, cosines[name], name, network_cosine(model, feeds, outcome))
+    layers = (cosines[name], name, float(np.mean(list(cosines.values()))))
+    return _row(network, "bf16", outcome, layers, network_cosine(model, feeds, outcome))
 
 
 def network_cosine(model: onnx.ModelProto, feeds: Feeds, outcome: Outcome) -> float:
@@ -73,7 +82,8 @@ def network_cosine(model: onnx.ModelProto, feeds: Feeds, outcome: Outcome) -> fl
     return min(cosine(outcome.outputs[v.name], theirs) for v, theirs in pairs if theirs.dtype == np.float32)
 
 
-def _row(network: Network, precision: str, outcome: Outcome, worst: float, name: str, whole: float) -> Row:
+def _row(network: Network, precision: str, outcome: Outcome, layers: tuple[float, str, float], whole: float) -> Row:
+    worst, name, mean = layers
     summary = summarize(outcome.compiled)
     return Row(
         network.name,
@@ -86,5 +96,6 @@ def _row(network: Network, precision: str, outcome: Outcome, worst: float, name:
         len(outcome.compiled.facts.cpu_ops),
         round(float(worst), 5),
         name,
-        round(float(whole), 5),
+        round(mean, 7),
+        round(whole, 5),
     )

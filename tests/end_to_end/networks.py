@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper
+
 from tests.end_to_end import light_models
 from torq_byoc.frontend import load_model, prepare
 

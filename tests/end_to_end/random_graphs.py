@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 from hypothesis import strategies as st
+
 from tests.end_to_end.choices import Choices, Drawn, Seeded
 from tests.relay_patterns.infra import Model, onnxruntime_outputs, random_feeds
 
@@ -81,7 +82,9 @@ class Grower:
             return self.choices.pick((0, 0, 0, -37, 2000))
         middle = (int(info.min) + int(info.max) + 1) // 2
         edges = (middle, 0, int(info.min), int(info.max), middle - 5)
-        return self.choices.pick(edges) if self.choices.chance(70) else self.choices.integer(int(info.min), int(info.max))
+        return (
+            self.choices.pick(edges) if self.choices.chance(70) else self.choices.integer(int(info.min), int(info.max))
+        )
 
     def read(self, tensor: Live) -> str:
         """The tensor as floats."""

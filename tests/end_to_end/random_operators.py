@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import prod
 
 import numpy as np
+
 from tests.end_to_end.random_graphs import MAX_ELEMENTS, Grower, Live
 
 Operator = Callable[[Grower, Live], bool]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+
 import torq_byoc
 from tests.relay_patterns.infra import Model, random_feeds
 from torq_byoc.npu_model.config import NpuConfig

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+
 from tests.end_to_end import light_models
 from tests.end_to_end.harness import compile_and_compare
 from tests.end_to_end.layers import cosine
 from tests.end_to_end.measure import (
     MAX_LAYER_LSB,
+    MAX_LAYER_MEAN_LSB,
     MAX_MEAN_LSB,
     MIN_LAYER_COSINE,
     MIN_MAC_FRACTION,
@@ -30,8 +32,7 @@ CONFIG = NpuConfig()
 
 def _cases(networks: Iterable[Network]) -> list[object]:
     return [
-        pytest.param(network, id=network.name, marks=[pytest.mark.slow] if network.slow else [])
-        for network in networks
+        pytest.param(network, id=network.name, marks=[pytest.mark.slow] if network.slow else []) for network in networks
     ]
 
 
@@ -53,6 +54,7 @@ def test_int8(network: Network) -> None:
     row = measure_quantized(_available(network), CONFIG)
     _check_coverage(row)
     assert row.worst_layer <= MAX_LAYER_LSB, row
+    assert row.layer_mean <= MAX_LAYER_MEAN_LSB, row
     assert row.whole <= MAX_MEAN_LSB, row
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tests.end_to_end.harness import Outcome, compile_and_compare
 from tests.end_to_end.random_graphs import QUANTIZED, RandomGraph, graphs, seeded_graph
 from tests.end_to_end.random_operators import OPERATORS
@@ -26,7 +27,11 @@ LSB_OF_ONE_OPERATOR = {"int8": 1, "uint8": 1, "int16": 12}
 MEAN_LSB_OF_GRAPHS = {"int8": 4.0, "uint8": 4.0, "int16": 400.0}
 MIN_COSINE = 0.999
 
-machines = st.builds(lambda kib, slices: NpuConfig(lram_bytes=kib * KIB, slices=slices), st.sampled_from((64, 96, 512)), st.sampled_from((2, 1, 4)))
+machines = st.builds(
+    lambda kib, slices: NpuConfig(lram_bytes=kib * KIB, slices=slices),
+    st.sampled_from((64, 96, 512)),
+    st.sampled_from((2, 1, 4)),
+)
 quick = settings(
     max_examples=50,
     deadline=None,

@@ -29,7 +29,7 @@ def mutant(data: bytes, rng: Rng) -> bytes:
     if rng.integers(5) == 0:
         return damaged(data, rng)
     sections = unpack_container(data)
-    pick(rng, (json_section, json_section, raw_section, section_list, machine_code, machine_code))(sections, rng)
+    pick(rng, (json_section, json_section, raw_section, section_list, machine_code, machine_code, host))(sections, rng)
     return pack_container(sections)
 
 
@@ -61,6 +61,21 @@ def section_list(sections: Sections, rng: Rng) -> None:
         sections[name] = b""
     else:
         sections[name.replace("/0/", "/1/") + "_"] = sections[name]
+
+
+def host(sections: Sections, rng: Rng) -> None:
+    """The text or the constants of the host part, where there is one."""
+    if not sections.get("host"):
+        return
+    inner = unpack_container(sections["host"])
+    name = pick(rng, ("script", *inner))
+    if name == "script" and rng.integers(2):
+        words = inner[name].decode().split(" ")
+        words[int(rng.integers(len(words)))] = pick(rng, (*words, "0", "-1", "(", "R.add(x, x)", "exit()", '"int8"'))
+        inner[name] = " ".join(words).encode()
+    else:
+        inner[name] = damaged(inner[name], rng)
+    sections["host"] = pack_container(inner)
 
 
 def machine_code(sections: Sections, rng: Rng) -> None:

@@ -34,6 +34,8 @@ class Outcome:
             return f"ends with signal {self.signal}, code {self.code}"
         if "Traceback" in self.stderr or "internal error" in self.stderr:
             return "shows an internal failure"
+        if "Warning: " in self.stderr:
+            return "shows a warning that no user can act on"
         if messages != (self.code != 0):
             return f"says {messages} errors with code {self.code}"
         if self.code and self.left:

@@ -159,6 +159,7 @@ def test_the_harness_sees_what_it_must_not_miss(torq):
         (Outcome(2, 0, False, "", "error: x\nTraceback", ()), "internal"),
         (Outcome(2, 0, False, "", "error: internal error: KeyError", ()), "internal"),
         (Outcome(2, 0, False, "", "error: x\nerror: y", ()), "2 errors"),
+        (Outcome(0, 0, False, "", "a.py:1: RuntimeWarning: overflow", ()), "warning"),
         (Outcome(0, 0, False, "", "error: x", ()), "1 errors"),
         (Outcome(2, 0, False, "", "", ()), "0 errors"),
         (Outcome(2, 0, False, "", "error: x", ("m.torq",)), "leaves m.torq"),

@@ -38,9 +38,7 @@ class GraphBuilder:
         self._inputs.append(name)
         return name
 
-    def constant(
-        self, value: np.ndarray, hint: str = "const", scale: float | None = None, zero_point: int = 0
-    ) -> str:
+    def constant(self, value: np.ndarray, hint: str = "const", scale: float | None = None, zero_point: int = 0) -> str:
         """Add a constant tensor; its element type is the array's."""
         name = self._declare(hint, value.shape, DType.of(value.dtype), scale, zero_point)
         self._constants[name] = value
@@ -80,9 +78,7 @@ class GraphBuilder:
             tuple(self._nodes),
         )
 
-    def _declare(
-        self, name: str, shape: Sequence[int], dtype: DType, scale: float | None, zero_point: int
-    ) -> str:
+    def _declare(self, name: str, shape: Sequence[int], dtype: DType, scale: float | None, zero_point: int) -> str:
         name = str(name)
         unique, suffix = name, 1
         while unique in self._tensors:

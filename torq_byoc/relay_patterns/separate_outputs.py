@@ -12,15 +12,10 @@ from dataclasses import replace
 
 from torq_byoc.kernels.graph import Node, OpGraph
 
-_RENAMING = ("reshape", "bitcast")
-
 
 def separate_outputs(graph: OpGraph) -> OpGraph:
     """The graph with a copy behind every output that shares its bytes with an input, a constant or another output."""
-    root = {name: name for name in graph.tensors}
-    for node in graph.nodes:
-        if node.op in _RENAMING:
-            root[node.output] = root[node.inputs[0]]
+    root = graph.storage_roots()
     taken = {*graph.inputs, *graph.constants}
     tensors, copies, outputs = dict(graph.tensors), [], []
     for name in graph.outputs:

@@ -187,6 +187,7 @@ class Operand:
         stored = self.constant
         assert stored is not None, "only a constant has a value"
         if self.quant is None:
-            return stored.astype(np.float64)
+            with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+                return stored.astype(np.float64)
         scale, zero_point = self.quant.expanded(stored.ndim)
         return (stored.astype(np.float64) - zero_point) * scale

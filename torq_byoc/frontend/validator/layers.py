@@ -72,8 +72,12 @@ def _check_rank(node: onnx.NodeProto, data: Sequence[int | None] | None) -> None
 
 def _check_weights(node: onnx.NodeProto, data: Sequence[int | None], weights: Sequence[int | None]) -> None:
     groups = attribute(node, "group", 1)
-    wanted = weights[0] if node.op_type == "ConvTranspose" else (weights[1] or 0) * groups
-    if len(weights) != len(data) or groups < 1 or wanted != data[1] or (weights[0] or 0) % groups:
+    if len(weights) == len(data):
+        wanted = weights[0] if node.op_type == "ConvTranspose" else (weights[1] or 0) * groups
+        fits = groups >= 1 and wanted == data[1] and not (weights[0] or 0) % groups
+    else:
+        fits = False
+    if not fits:
         raise ShapeError(
             "A convolution's weights do not fit its input",
             where=describe(node),

@@ -1,0 +1,48 @@
+"""16-bit tensors that the NPU could only compute wrongly stay on the CPU, with the reason."""
+
+import numpy as np
+import pytest
+
+from tests.relay_patterns.infra import Model, check_quantized, partitioned
+
+
+def _reasons(m: Model) -> str:
+    parts = partitioned(m.proto(), "quantized")
+    assert parts.partitions == ()
+    return " ".join(op.reason for op in parts.cpu_ops)
+
+
+@pytest.mark.parametrize("kind", ["Mul", "MatMul", "PRelu", "LRN"])
+def test_zero_points_that_would_have_to_be_removed(kind: str) -> None:
+    """int16 codes without their zero point need 17 bits."""
+    m = Model()
+    x = m.qinput((1, 4, 6, 6), 1e-4, 2000, "int16")
+    slopes = m.const(np.full((4, 1, 1), 0.2, np.float32) * np.arange(1, 5).reshape(4, 1, 1).astype(np.float32))
+    y = {
+        "Mul": lambda: m.op("Mul", x, x),
+        "MatMul": lambda: m.op("MatMul", x, m.op("Transpose", x, perm=[0, 1, 3, 2])),
+        "PRelu": lambda: m.op("PRelu", x, slopes),
+        "LRN": lambda: m.op("LRN", x, size=3),
+    }[kind]()
+    m.output(m.quantize(y, 1e-3, 0, "int16"), "int16")
+    if kind == "Mul":  # of one tensor with itself: a table, which needs no products
+        assert partitioned(m.proto(), "quantized").partitions
+        return
+    assert "zero point" in _reasons(m)
+
+
+def test_functions_too_steep_for_a_table() -> None:
+    """A step between two codes is lost between the 512 pieces of a table."""
+    m = Model()
+    x = m.qinput((1, 64), 0.5, 0, "int16")
+    m.output(m.quantize(m.op("Tanh", x), 1 / 32768, 0, "int16"), "int16")
+    assert "too steep" in _reasons(m)
+
+
+def test_lrn_of_int16() -> None:
+    """Squares of 16-bit codes exceed 32 bits when a window of them is summed."""
+    m = Model()
+    m.output(
+        m.quantize(m.op("LRN", m.qinput((1, 9, 3, 5), 9e-4, 0, "int16"), size=3, alpha=1e-4), 1e-3, 0, "int16"), "int16"
+    )
+    check_quantized(m.proto(), max_lsb=4)
