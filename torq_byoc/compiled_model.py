@@ -132,12 +132,14 @@ class CompiledModel:
         partitions: NPU programs in symbol order.
         host: the serialized host module; empty when ``facts.direct``.
         timings: seconds a stage of this compilation took; empty for a loaded model.
+        pass_seconds: the torq_hl passes' shares of the "generate" stage; empty for a loaded model.
     """
 
     facts: ModelFacts
     partitions: tuple[Partition, ...]
     host: bytes = b""
     timings: Mapping[str, float] = field(default_factory=dict)
+    pass_seconds: Mapping[str, float] = field(default_factory=dict)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One inference, NPU parts on the simulator.

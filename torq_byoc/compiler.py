@@ -139,7 +139,7 @@ def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> Com
     with clock.stage("host"):
         facts = _facts(name, precision, prepared, parted, partitions, preparation.notes, options.config)
         host = b"" if facts.direct else _host_bytes(parted.module, partitions)
-    return CompiledModel(facts, tuple(partitions), host, clock.seconds)
+    return CompiledModel(facts, tuple(partitions), host, clock.seconds, clock.passes)
 
 
 def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
@@ -238,6 +238,8 @@ def compile_graph(symbol: str, graph: OpGraph, options: Options, clock: _Clock |
     """Schedule, generate and verify the program of an operator graph (see ``compile_function``)."""
     clock = clock or _Clock(None)
     plan, generated = _schedule_and_generate(graph, options, clock)
+    for entry in generated.ledger:
+        clock.record_pass(entry.name, entry.seconds)
     with clock.stage("verify"):
         verify(generated.program)
     facts = PartitionFacts(
@@ -382,6 +384,11 @@ class _Clock:
     def __init__(self, progress: Callable[[str], None] | None) -> None:
         self.progress = progress
         self.seconds: dict[str, float] = {}
+        self.passes: dict[str, float] = {}
+
+    def record_pass(self, name: str, seconds: float) -> None:
+        """Add a pass's share of the "generate" stage."""
+        self.passes[name] = self.passes.get(name, 0.0) + seconds
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

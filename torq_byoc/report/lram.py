@@ -114,9 +114,14 @@ class _Cells:
         return [int(writer) for writer in np.unique(self._writer[words]) if writer >= 0]
 
     def write(self, span: Span, job: int, start: int, end: int) -> None:
-        """Note a write; a word that the same job wrote before stays alive since then."""
+        """Note a write; a word that the same job wrote before stays alive since then.
+
+        A word has one life at a time: where spans of slices that run together overlap, the earlier one ends.
+        """
         words = self._slice(span)
         mine = self._writer[words] == job
+        ended = np.maximum(np.minimum(self._needed[words], start), self._born[words])
+        self._needed[words] = np.where(mine, self._needed[words], ended)
         self._retire(words, ~mine)
         self._born[words] = np.where(mine, self._born[words], start)
         self._writer[words] = job

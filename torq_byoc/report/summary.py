@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torq_byoc.compiled_model import CompiledModel
@@ -131,5 +130,5 @@ def _passes(model: CompiledModel) -> list[dict[str, Any]]:
             entry = saved.setdefault(name, {})
             for key, value in savings.items():
                 entry[key] = entry.get(key, 0) + value
-    seconds: Mapping[str, float] = model.timings
-    return [{"name": name, "seconds": seconds.get(f"pass:{name}"), "saved": savings} for name, savings in saved.items()]
+    seconds = model.pass_seconds
+    return [{"name": name, "seconds": seconds.get(name), "saved": savings} for name, savings in saved.items()]
