@@ -334,6 +334,8 @@ class _Builder:
             name = node.inputs[position]
             region = context.kernel.input_region(self.graph, node, position, invocation.region)
             if region.size:
+                if context.kernel.reads_whole_rows:
+                    region = Region((*region.start[:-1], 0), (*region.extent[:-1], self.graph.tensors[name].shape[-1]))
                 accesses.append(Access(operand.buffer, Effect.READ, name, region))
         accesses += [Access(constant.buffer, Effect.READ) for constant in invocation.constants]
         return tuple(accesses)

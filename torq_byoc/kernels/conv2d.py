@@ -37,6 +37,7 @@ class Conv2d(Kernel):
     """Two-dimensional convolution, dense, grouped or depthwise, with a constant kernel."""
 
     op = "conv2d"
+    reads_whole_rows = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``; exact for integers, fp32 accumulation for bf16."""

@@ -108,9 +108,16 @@ class ConstantPlacement:
 
 class Kernel(ABC):
     """One operator on the slices.  All methods are pure; ``node.inputs`` that are constants of the graph
-    are packed by ``constants`` when the kernel lists them there, and are ordinary inputs otherwise."""
+    are packed by ``constants`` when the kernel lists them there, and are ordinary inputs otherwise.
+
+    Attributes:
+        op: the operator.
+        reads_whole_rows: tasks read all columns of the input rows that are there, also those that no result
+            of their region depends on (lanes that walk a plane).
+    """
 
     op: str
+    reads_whole_rows: bool = False
 
     @abstractmethod
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:

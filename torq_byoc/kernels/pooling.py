@@ -28,6 +28,7 @@ class _Pool(Kernel):
     """What max and sum pools share."""
 
     fold: Op1
+    reads_whole_rows = True
 
     def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """The image."""
