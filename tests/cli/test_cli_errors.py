@@ -314,3 +314,19 @@ def test_a_defect_of_ours_writes_a_bundle(workspace, tmp_path, capsys, monkeypat
     with zipfile.ZipFile(bundle) as archive:
         assert {"command.json", "versions.json", "trace.txt", "inputs/tiny.onnx"} <= set(archive.namelist())
         assert "something impossible" in archive.read("trace.txt").decode()
+
+
+@pytest.mark.parametrize("option", ["--calib", "--schedule", "--hw"])
+def test_compile_never_overwrites_what_it_reads(option, workspace, tmp_path, capsys):
+    source = tmp_path / ("read.yaml" if option == "--hw" else "read.npz")
+    source.write_bytes(b"precious")
+    result = torq(capsys, "compile", workspace.model, "-o", source, option, source)
+    assert result.code == 2 and "cannot go there" in result.err
+    assert source.read_bytes() == b"precious"
+
+
+def test_run_writes_results_and_trace_to_different_files(workspace, tmp_path, capsys):
+    same = tmp_path / "same"
+    result = torq(capsys, "run", workspace.model, "--input", workspace.calibration, "--output", same, "--trace", same)
+    assert result.code == 2 and "cannot go there" in result.err
+    assert not same.exists()

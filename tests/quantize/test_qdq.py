@@ -155,3 +155,11 @@ def test_what_no_input_reaches_is_no_activation() -> None:
     quantized = quantize_model(model, {"ids": np.arange(8).reshape(2, 4)})
     gathered = next(node for node in quantized.graph.node if node.op_type == "Gather")
     assert gathered.input[0] == "table"
+
+
+def test_constant_outputs_survive() -> None:
+    model = small_network(0)
+    model.graph.output.add().CopyFrom(helper.make_tensor_value_info("k", TensorProto.FLOAT, [2]))
+    model.graph.initializer.add().CopyFrom(numpy_helper.from_array(np.array([1, 2], np.float32), "k"))
+    quantized = quantize_model(model, calibration())
+    assert np.array_equal(run(quantized, {"x": calibration()["x"][:1]})[1], [1, 2])

@@ -27,7 +27,8 @@ def command(
     from torq_byoc.report.tables import print_explanation, print_summary
 
     output = output or Path(f"{model.stem}.torq")
-    check_target(output, model)
+    read = [Path(request[name]) for name in ("calib", "record", "hw") if request.get(name)]
+    check_target(output, model, *read)
     with progress(None, f"compiling {model.name}") as step:
         compiled = compile_request(model, dump=dump, step=step, **request)
     summary = summarize(compiled, profile)

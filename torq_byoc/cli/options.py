@@ -90,11 +90,11 @@ def check_target(target: Path, *sources: Path) -> None:
         sources: files that are read, which it must not replace.
 
     Raises:
-        CommandLineError: the output is one of the inputs, or a folder.
+        CommandLineError: the output is another file of the command, or a folder.
         EnvironmentProblem: its folder does not exist.
     """
     if any(target.absolute() == source.absolute() for source in sources) or target.is_dir():
-        what = "a folder" if target.is_dir() else "one of the inputs"
+        what = "a folder" if target.is_dir() else "another file of this command"
         raise CommandLineError(
             "the output cannot go there", where=str(target), why=f"it is {what}", remedy="name a file"
         )

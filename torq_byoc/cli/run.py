@@ -25,8 +25,9 @@ def command(container: Path, source: Path, target: Path, trace: Path | None, pro
     from torq_byoc.report.summary import headline
     from torq_byoc.report.trace import write_trace
 
-    for written in filter(None, (target, trace)):
-        check_target(written, container, source)
+    check_target(target, container, source)
+    if trace:
+        check_target(trace, container, source, target)
     model = load(container)
     inputs = read_npz(source)
     with progress(None, "simulating"):

@@ -320,7 +320,7 @@ class _Writer:
             self.nodes.append(helper.make_node("DequantizeLinear", inputs, [name], name=f"{name}_DequantizeLinear"))
 
     def _model(self) -> onnx.ModelProto:
-        used = {name for node in self.nodes for name in node.input}
+        used = {name for node in self.nodes for name in node.input} | self.outputs
         kept = [tensor for tensor in self.graph.initializer if tensor.name in used]
         added = [tensor for tensor in self.initializers if tensor.name in used]
         graph = helper.make_graph(
