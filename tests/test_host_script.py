@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import torq_byoc
 from tests.frontend.fuzz_seeds import seeds
-from torq_byoc.errors import ProgramFormatError
+from torq_byoc.errors import ProgramFormatError, UnsupportedOpError
 from torq_byoc.host_module import deserialize
 from torq_byoc.host_script import check_script
 from torq_byoc.npu_model.container import pack_container, unpack_container
@@ -71,3 +72,15 @@ def test_anything_else_is_refused_before_it_is_parsed(old, new, tmp_path, monkey
     with pytest.raises(ProgramFormatError, match="not a graph of operators"):
         deserialize(pack_container({"script": text.encode()}))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_loop_nest_on_the_cpu_is_an_unsupported_operator() -> None:
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("a", [2, 3]), ("b", [3, 4]))
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
+    node = helper.make_node("Einsum", ["a", "b"], ["y"], equation="ij,jk->ik")
+    graph = helper.make_graph([node], "g", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    with pytest.raises(UnsupportedOpError, match="einsum"):
+        torq_byoc.compile(model)

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from torq_byoc.errors import InternalError, ProgramFormatError, TorqError
+from torq_byoc.errors import InternalError, ProgramFormatError, TorqError, UnsupportedOpError
 from torq_byoc.host_script import check_script
 from torq_byoc.npu_model.container import pack_container, unpack_container
 from torq_byoc.npu_model.runtime import RUN_FUNCTION, take_failure
@@ -129,6 +129,7 @@ def serialize(module: tvm.IRModule) -> bytes:
     """The module as bytes: TVMScript, with the tensor constants of ``main`` beside it.
 
     Raises:
+        UnsupportedOpError: the module has functions that are no graph of operators.
         InternalError: the text does not read back as the same module.
         ProgramFormatError: the module holds more than operators and calls of the runtime.
     """
@@ -137,6 +138,16 @@ def serialize(module: tvm.IRModule) -> bytes:
     body = lifter.visit_expr(main).body
     lifted = relax.Function([*main.params, *lifter.variables], body, main.ret_ty).with_attr("global_symbol", "main")
     functions = {var: lifted if var.name_hint == "main" else function for var, function in module.functions.items()}
+    loop_nests = sorted(
+        var.name_hint for var, function in functions.items() if not isinstance(function, relax.Function)
+    )
+    if loop_nests:
+        raise UnsupportedOpError(
+            "operators of the model run on the CPU but cannot be stored in a container",
+            where=", ".join(loop_nests),
+            why="TVM imports them as loop nests, and a container carries operators only",
+            remedy="replace them, or build with tvm.compile(..., target='torq', relax_pipeline='torq')",
+        )
     text = tvm.IRModule(functions).script(show_meta=False)
     check_script(text)
     if _parse(text).script(show_meta=False) != text:
