@@ -156,7 +156,6 @@ def broken_nests() -> dict[str, tuple[LoopNest, str]]:
             replace(outer_product(data=DType.INT32), weight=Operand(0x8000, DType.INT16, {"member": 2, "channel": 8})),
             "int32 x int16 products, at most 4 byte products",
         ),
-        "far": (replace(nest, result=replace(nest.result, base=1 << 24)), "24 bits"),
         "stride": (replace(nest, data=replace(nest.data, strides={"pixel": 1, "channel": 1 << 23})), "a stride of"),
         "shift": (replace(nest, act=ActConfig(shift=64)), "a shift of 64, at most 63"),
         "zero point": (replace(nest, act=ActConfig(zero_point=40_000)), "zero point 40000, 16 bits signed"),
