@@ -137,7 +137,15 @@ def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> Com
     _check_decisions(options.decisions, graphs.values())
     partitions = [compile_graph(symbol, graph, options, clock) for symbol, graph in graphs.items()]
     with clock.stage("host"):
-        facts = _facts(name, precision, prepared, parted, partitions, preparation.notes, options.config)
+        facts = _facts(
+            name,
+            precision,
+            prepared,
+            parted,
+            partitions,
+            (*preparation.notes, *_unused(precision, options)),
+            options.config,
+        )
         host = b"" if facts.direct else _host_bytes(parted.module, partitions)
     return CompiledModel(facts, tuple(partitions), host, clock.seconds, clock.passes)
 
@@ -174,6 +182,18 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
             remedy="give --calib FILE.npz, or use --precision bf16",
         )
     return wanted
+
+
+def _unused(precision: str, options: Options) -> tuple[str, ...]:
+    """What of a request has no effect, for the notes of the summary."""
+    if precision != "quantized":
+        return ()
+    unused = []
+    if options.precision in ("int8", "int16"):
+        unused.append(f"the model is quantized and keeps its own types: precision {options.precision} has no effect")
+    if options.calibration is not None:
+        unused.append("the model is quantized and keeps its own scales: the calibration data is not used")
+    return tuple(unused)
 
 
 def offload(module: tvm.IRModule, hw: str | Path | NpuConfig = "sl2610") -> tvm.IRModule:

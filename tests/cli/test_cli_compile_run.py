@@ -192,3 +192,12 @@ def test_results_that_nothing_reads_do_not_matter(workspace, tmp_path, capsys):
     onnx.save(model, tmp_path / "tiny.onnx")
     torq(capsys, "compile", tmp_path / "tiny.onnx", "-o", tmp_path / "o.torq", "--calib", workspace.calibration)
     assert (tmp_path / "o.torq").read_bytes() == workspace.int8.read_bytes()
+
+
+def test_options_without_effect_on_a_quantized_model_are_noted():
+    import torq_byoc.compiler as compiler
+
+    options = compiler.Options(precision="int16", calibration={"x": np.zeros((1, 1))})
+    notes = compiler._unused("quantized", options)
+    assert len(notes) == 2 and "int16 has no effect" in notes[0] and "not used" in notes[1]
+    assert compiler._unused("int8", options) == ()
