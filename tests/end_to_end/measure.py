@@ -17,7 +17,7 @@ from torq_byoc.report.summary import summarize
 
 MAX_LAYER_LSB = 1
 MAX_LAYER_MEAN_LSB = 0.002
-MAX_MEAN_LSB = 1.0
+MAX_MEAN_LSB = 0.25
 """End to end.  A deep network amplifies the rounding of a single value in its first layer, onnxruntime's as well as
 ours, so this only catches what is plainly wrong; the layers' own distances are the measure."""
 MIN_LAYER_COSINE = 0.999

@@ -1,8 +1,7 @@
 """Offsets for buffers with known lifetimes: offline dynamic storage allocation.
 
-Several orders of placement are tried, each putting a buffer into the lowest (or, for small buffers, the
-highest) gap among those whose lifetimes overlap; the first that fits, or the one with the least height,
-wins.  Small buffers from the top keep programs from fragmenting the tiles.
+Several orders of placement are tried, each putting a buffer into the lowest gap among those whose lifetimes
+overlap; the first order in which everything fits wins.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-SMALL_BYTES = 8192
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,13 @@ def max_live(requests: Sequence[Request]) -> int:
     return int(np.cumsum(delta).max())
 
 
-def allocate(requests: Sequence[Request], capacity: int, align: int, *, two_ended: bool = True) -> Allocation | None:
+def allocate(requests: Sequence[Request], capacity: int, align: int) -> Allocation | None:
     """Place every request below ``capacity``.
 
     Args:
         requests: sizes and lifetimes.
         capacity: bytes available.
         align: offsets are multiples of this.
-        two_ended: whether small buffers may go to the top; not for memory whose height is its cost.
 
     Returns:
         The first allocation that fits, or None.
@@ -61,10 +57,8 @@ def allocate(requests: Sequence[Request], capacity: int, align: int, *, two_ende
     if max_live(rounded) > capacity:
         return None
     top = capacity // align * align
-    for key, from_both_ends in _STRATEGIES:
-        if from_both_ends and not two_ended:
-            continue
-        allocation = _place(rounded, top, key, from_both_ends)
+    for key in _ORDERS:
+        allocation = _place(rounded, top, key)
         if allocation is not None:
             return allocation
     return None
@@ -72,17 +66,15 @@ def allocate(requests: Sequence[Request], capacity: int, align: int, *, two_ende
 
 _Key = Callable[[Request], tuple[int, ...]]
 
-_STRATEGIES: tuple[tuple[_Key, bool], ...] = (
-    (lambda r: (r.start, -r.size), True),
-    (lambda r: (-(r.end - r.start), -r.size), False),
-    (lambda r: (-r.size, r.start), False),
-    (lambda r: (-r.size * (r.end - r.start + 1), r.start), False),
-    (lambda r: (-(r.end - r.start), -r.size), True),
-    (lambda r: (r.start, -r.size), False),
+_ORDERS: tuple[_Key, ...] = (
+    lambda r: (-(r.end - r.start), -r.size),
+    lambda r: (-r.size, r.start),
+    lambda r: (-r.size * (r.end - r.start + 1), r.start),
+    lambda r: (r.start, -r.size),
 )
 
 
-def _place(requests: Sequence[Request], capacity: int, key: _Key, two_ended: bool) -> Allocation | None:
+def _place(requests: Sequence[Request], capacity: int, key: _Key) -> Allocation | None:
     order = sorted(range(len(requests)), key=lambda index: (key(requests[index]), index))
     low = np.zeros(len(order), np.int64)
     high = np.zeros(len(order), np.int64)
@@ -94,8 +86,7 @@ def _place(requests: Sequence[Request], capacity: int, key: _Key, two_ended: boo
         request = requests[index]
         beside = (start[:placed] <= request.end) & (end[:placed] >= request.start)
         neighbours = sorted(zip(low[:placed][beside].tolist(), high[:placed][beside].tolist(), strict=True))
-        from_top = two_ended and request.size < SMALL_BYTES
-        offset = _gap(neighbours, request.size, capacity, from_top)
+        offset = _gap(neighbours, request.size, capacity)
         if offset is None:
             return None
         offsets[index] = offset
@@ -105,14 +96,11 @@ def _place(requests: Sequence[Request], capacity: int, key: _Key, two_ended: boo
     return Allocation(tuple(offsets), height)
 
 
-def _gap(neighbours: list[tuple[int, int]], size: int, capacity: int, from_top: bool) -> int | None:
-    """Lowest (or highest) offset of a gap of ``size`` between occupied intervals sorted by offset."""
-    best: int | None = None
+def _gap(neighbours: list[tuple[int, int]], size: int, capacity: int) -> int | None:
+    """Lowest offset of a gap of ``size`` between occupied intervals sorted by offset."""
     cursor = 0
     for occupied_low, occupied_high in (*neighbours, (capacity, capacity)):
         if occupied_low - cursor >= size:
-            if not from_top:
-                return cursor
-            best = occupied_low - size
+            return cursor
         cursor = max(cursor, occupied_high)
-    return best
+    return None

@@ -62,7 +62,7 @@ def _place_scratch(program: HlProgram, config: NpuConfig) -> dict[int, int]:
                 last[access.buffer] = position
     indices = sorted(first)
     requests = [Request(program.buffers[i].nbytes, first[i], last[i]) for i in indices]
-    placed: Allocation | None = allocate(requests, config.xram_bytes, config.xram_align, two_ended=False)
+    placed: Allocation | None = allocate(requests, config.xram_bytes, config.xram_align)
     offsets = placed.offsets if placed else ()
     return dict(zip(indices, offsets, strict=True))
 
