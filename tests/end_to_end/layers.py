@@ -1,4 +1,4 @@
-"""Layer by layer against onnxruntime: every layer computed from the inputs that the reference gave it.
+"""Layer by layer against float semantics: every layer computed from the inputs that the reference gave it.
 
 One copy of the model serves all layers at once: wherever a layer reads an intermediate tensor, it reads a model input
 of its own instead, fed with the reference's values.
@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from tests.end_to_end.float64 import float64_outputs
 from tests.end_to_end.harness import Arrays, Reference
 from tests.relay_patterns.infra import onnxruntime_outputs
 from torq_byoc.npu_model.config import NpuConfig
@@ -62,25 +63,33 @@ def _values(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     return {value.name: value for value in (*graph.value_info, *graph.input, *graph.output)}
 
 
-def expected_from(model: onnx.ModelProto, values: Arrays, feeds: Arrays) -> Arrays:
-    """What onnxruntime makes of each tensor of ``values`` when every layer reads ``values`` themselves."""
-    names = list(values)
-    layered = on_given_inputs(model, names)
+def _layered(model: onnx.ModelProto, values: Arrays, feeds: Arrays) -> tuple[onnx.ModelProto, Arrays]:
+    """The model whose layers read ``values``, and its inputs."""
+    layered = on_given_inputs(model, list(values))
     inputs = {}
     for value in layered.graph.input:
         name = value.name
         inputs[name] = values[name.removesuffix(_FED)] if name.endswith(_FED) else feeds[name]
-    return dict(zip(names, onnxruntime_outputs(layered, inputs), strict=True))
+    return layered, inputs
+
+
+def expected_from(model: onnx.ModelProto, values: Arrays, feeds: Arrays) -> Arrays:
+    """What onnxruntime makes of each tensor of ``values`` when every layer reads ``values`` themselves."""
+    return dict(zip(values, onnxruntime_outputs(*_layered(model, values, feeds)), strict=True))
 
 
 @dataclass(frozen=True)
 class LayerDistances:
-    """Distances from float semantics in LSB: the largest and the mean of each layer on its own, and the mean of
-    each end to end, where layers inherit what those before them moved."""
+    """Distances in LSB, over all quantized tensors of a model, from QDQ semantics in float64.
+
+    A layer on its own reads what the reference gave it; end to end, layers inherit what those before them moved.
+    ``truths`` is how far onnxruntime's float32 and float64 are apart: a layer on its own, then end to end.
+    """
 
     worst: dict[str, int]
     mean: dict[str, float]
-    end_to_end: dict[str, float]
+    end_to_end: float
+    truths: tuple[int, float]
 
 
 def quantized_layers(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> LayerDistances:
@@ -89,12 +98,37 @@ def quantized_layers(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -
     exposed = exposing(model, names)
     ours = Reference.of(exposed, "quantized", config).run(feeds)
     values = {name: ours[name] for name in names}
-    theirs = expected_from(model, values, feeds)
-    own = {name: _distance(values[name], theirs[name]) for name in names}
-    worst = {name: int(distance.max(initial=0)) for name, distance in own.items()}
-    mean = {name: float(distance.mean()) for name, distance in own.items()}
-    whole = dict(zip([v.name for v in exposed.graph.output], onnxruntime_outputs(exposed, feeds), strict=True))
-    return LayerDistances(worst, mean, {name: float(_distance(values[name], whole[name]).mean()) for name in names})
+    layered, inputs = _layered(model, values, feeds)
+    exact = float64_outputs(layered, inputs)
+    rounded = dict(zip(names, onnxruntime_outputs(layered, inputs), strict=True))
+    own = {name: _distance(values[name], exact[name]) for name in names}
+    return LayerDistances(
+        {name: int(distance.max(initial=0)) for name, distance in own.items()},
+        {name: float(distance.mean()) for name, distance in own.items()},
+        *_whole(exposed, names, values, feeds, max(int(_distance(rounded[n], exact[n]).max(initial=0)) for n in names)),
+    )
+
+
+def end_to_end(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> float:
+    """Mean distance in LSB, over all quantized tensors, of a whole run from float64."""
+    names = quantized_tensors(model)
+    exposed = exposing(model, names)
+    ours = Reference.of(exposed, "quantized", config).run(feeds)
+    exact = float64_outputs(exposed, feeds)
+    return _mean_distance(ours, exact, names)
+
+
+def _whole(
+    exposed: onnx.ModelProto, names: list[str], values: Arrays, feeds: Arrays, worst: int
+) -> tuple[float, tuple[int, float]]:
+    exact = float64_outputs(exposed, feeds)
+    order = [value.name for value in exposed.graph.output]
+    rounded = dict(zip(order, onnxruntime_outputs(exposed, feeds), strict=True))
+    return _mean_distance(values, exact, names), (worst, _mean_distance(rounded, exact, names))
+
+
+def _mean_distance(a: Arrays, b: Arrays, names: list[str]) -> float:
+    return float(np.mean([_distance(a[name], b[name]).mean() for name in names]))
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:

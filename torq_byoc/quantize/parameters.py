@@ -10,6 +10,8 @@ from torq_byoc.quantize.ranges import Range
 
 SMALLEST_SCALE = 2.0**-60
 BIAS_LIMIT = 2.0**30
+NEIGHBOURS = 256
+"""Float32 numbers from the smallest weight scale upwards that may serve instead: 3e-5 more at most."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +39,24 @@ def activation(observed: Range, dtype: str) -> TensorQuantization:
     return TensorQuantization(scale, zero_point, dtype)
 
 
-def weights(values: np.ndarray, axis: int | None, floor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def weights(
+    values: np.ndarray, axis: int | None, floor: np.ndarray, input_scale: np.float32
+) -> tuple[np.ndarray, np.ndarray]:
     """Symmetric int8 weights and their scales.
 
     Args:
         values: float weights.
         axis: channel axis, None for one scale.
         floor: smallest scale allowed for each channel (keeps the bias inside int32).
+        input_scale: scale of the operand that is multiplied with the weights.
 
     Returns:
         int8 values, float32 scales (one a channel, or 0-d).
     """
     others = tuple(i for i in range(values.ndim) if i != axis) if axis is not None else None
     peak = np.abs(values).max(axis=others)
-    scale = np.maximum(np.maximum(peak / 127, floor), SMALLEST_SCALE).astype(np.float32)
+    smallest = np.maximum(np.maximum(peak / 127, floor), SMALLEST_SCALE).astype(np.float32)
+    scale = _with_exact_products(smallest, input_scale)
     shape = [1] * values.ndim
     if axis is not None:
         shape[axis] = -1
@@ -58,8 +64,22 @@ def weights(values: np.ndarray, axis: int | None, floor: np.ndarray) -> tuple[np
     return quantized.astype(np.int8), scale
 
 
+def _with_exact_products(scales: np.ndarray, factor: np.float32) -> np.ndarray:
+    """For each scale the neighbour above whose product with ``factor`` is nearest to a float32.
+
+    The product is the bias's scale.  What rounding it to float32 changes, times a bias of many thousand steps, would
+    move sums that are close to a tie.
+    """
+    bits = scales.view(np.int32)[..., None] + np.arange(NEIGHBOURS, dtype=np.int32)
+    candidates = bits.view(np.float32)
+    products = candidates.astype(np.float64) * float(factor)
+    errors = np.abs(products.astype(np.float32) / products - 1.0)
+    best = errors.argmin(axis=-1)[..., None]
+    return np.take_along_axis(candidates, best, axis=-1)[..., 0]
+
+
 def bias(values: np.ndarray, input_scale: np.float32, weight_scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int32 bias and its scale, input scale x weight scale."""
+    """int32 bias and its scale, input scale x weight scale as a float32."""
     scale = (np.float32(input_scale) * weight_scale).astype(np.float32)
     quantized = np.rint(values.astype(np.float64) / scale.astype(np.float64))
     return np.clip(quantized, -(2.0**31), 2.0**31 - 1).astype(np.int32), np.broadcast_to(scale, values.shape).copy()

@@ -293,7 +293,7 @@ class _Writer:
         if node.op_type == "ConvTranspose" and any(a.name == "group" and a.i > 1 for a in node.attribute):
             axis = None  # its weights name only the channels within a group
         offset = self._bias_values(node)
-        codes, scale = parameters.weights(values, axis, parameters.bias_floor(offset, input_scale))
+        codes, scale = parameters.weights(values, axis, parameters.bias_floor(offset, input_scale), input_scale)
         copy.input[0] = self._dequantize(data, f"{label}_0")
         copy.input[1] = self._dequantized_constant(f"{weight}_for_{label}", codes, scale, axis)
         if len(node.input) > 2 and node.input[2] and offset is not None:

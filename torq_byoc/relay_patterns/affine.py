@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.npu_model.numerics import rescale
-from torq_byoc.relay_patterns.arithmetic import UNBOUNDED, Bounds, float_rescale, requantization, wide_sum
+from torq_byoc.relay_patterns.arithmetic import INT32, UNBOUNDED, Bounds, float_rescale, requantization, wide_sum
 from torq_byoc.relay_patterns.composites import float_activation
 from torq_byoc.relay_patterns.lowering import Lowering
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
-_MAX_WEIGHT = 127
-_TOLERANCE = 1 / 256
-"""Output codes by which a rounded offset may move a result."""
+_NARROW = 127
+_WIDE = 32767
+_NARROW_SOURCE = (1, *range(_NARROW, 1, -1), *range(_WIDE, _WIDE - _NARROW, -1))
+_WIDE_SOURCE = (1, *range(_WIDE, _WIDE - 16, -1))
+"""Weights to try, cheapest first, for codes of one byte and of two, whose product takes 16-bit weights anyway."""
 
 
 @dataclass(frozen=True)
@@ -46,55 +47,51 @@ class Affine:
 def lower_quantized(low: Lowering, x: str, source: QuantParams, affine: Affine, out: QuantParams) -> str:
     """One ACT pass; a product with a constant when the offset needs fractions of an input code."""
     shape = low.builder.info(x).shape
-    gain = affine.factor * source.scale / out.scale
-    if gain == 0.0:
-        affine, gain = Affine(source.scale, affine.offset, (affine.offset, affine.offset)), 1.0
-    offset = affine.offset / out.scale / gain
-    rounded = round(offset)
-    if abs(offset - rounded) * abs(gain) <= _TOLERANCE:
-        exact = requantization(gain, rounded - source.zero_point, out, bounds=affine.bounds)
-        return low.emit("act", [x], shape, out, rescale=exact)
-    narrow = source.dtype.size == 1
-    weight, rescale = _finest(source, affine, out) if narrow else _weighted(source, affine, out, _MAX_WEIGHT)
-    factor = low.constant(np.full((1,) * len(shape), weight, np.int8 if narrow else np.int16))
+    if affine.factor == 0.0:
+        affine = Affine(source.scale, affine.offset, (affine.offset, affine.offset))
+    weight, rescale = _cheapest_exact(source, affine, out)
+    if weight == 1:
+        return low.emit("act", [x], shape, out, rescale=rescale)
+    dtype = DType.INT8 if weight <= _NARROW and source.dtype.size == 1 else DType.INT16
+    factor = low.constant(np.full((1,) * len(shape), weight, dtype.numpy))
     return low.emit("mul", [x, factor], shape, out, rescale=rescale)
 
 
-def _weighted(source: QuantParams, affine: Affine, out: QuantParams, weight: int) -> tuple[int, Rescale]:
-    """The rescale of x * weight: the offset in units of a code / weight."""
-    gain = affine.factor * source.scale / out.scale
-    bias = round(affine.offset / out.scale / gain * weight) - weight * source.zero_point
-    return weight, requantization(gain / weight, bias, out, bounds=affine.bounds, wide=wide_sum(source.dtype))
+def _cheapest_exact(source: QuantParams, affine: Affine, out: QuantParams) -> tuple[int, Rescale]:
+    """The weight whose bias, a whole number of codes / weight, gives every input code its result; or most of them.
 
-
-def _finest(source: QuantParams, affine: Affine, out: QuantParams) -> tuple[int, Rescale]:
-    """The weight and rounding that give most of the 256 codes the result of the float32 operators.
-
-    An offset of n + 1/2 output codes puts common inputs, zero above all, on a tie that the smallest error of the
-    offset decides.
+    Weights of one byte run at twice the rate of wider ones, and weight 1 needs no product at all.  An offset of
+    n + 1/2 output codes puts common inputs, zero above all, on a tie that the smallest error of the offset decides.
     """
     low, high = source.dtype.integer_range
     codes = np.arange(low, high + 1)
-    wanted = _in_float32(source, affine, out, codes)
+    wanted = out.quantize(np.clip(affine.factor * source.dequantize(codes) + affine.offset, *affine.bounds))
+    best, fewest = None, codes.size + 1
+    for weight in _NARROW_SOURCE if source.dtype.size == 1 else _WIDE_SOURCE:
+        bias = _bias(source, affine, out, weight)
+        if weight > 1 and not INT32[0] <= bias <= INT32[1]:
+            continue
+        gain = affine.factor * source.scale / out.scale / weight
+        wide = weight > _NARROW or (weight > 1 and wide_sum(source.dtype))
+        candidate = requantization(gain, bias, out, bounds=affine.bounds, wide=wide)
+        misses = int(np.count_nonzero(_applied(codes * weight, candidate, out) != wanted))
+        if misses < fewest:
+            best, fewest = (weight, candidate), misses
+        if not misses:
+            break
+    assert best is not None
+    return best
 
-    def misses(candidate: tuple[int, Rescale]) -> int:
-        weight, r = candidate
-        assert r.scale is not None
-        found = rescale(
-            codes * weight, r.bias, r.scale, r.shift, r.rounding, r.zero_point, r.clip_min, r.clip_max, out.dtype
-        )
-        return int(np.count_nonzero(found != wanted))
 
-    found = [_weighted(source, affine, out, weight) for weight in range(_MAX_WEIGHT, 0, -1)]
-    to_even = [(weight, replace(rescale_, rounding=Rounding.NTE)) for weight, rescale_ in found]
-    return min((*found, *to_even), key=misses)
+def _applied(accumulators: np.ndarray, r: Rescale, out: QuantParams) -> np.ndarray:
+    assert r.scale is not None
+    clip = (r.clip_min, r.clip_max)
+    return rescale(accumulators, r.bias, r.scale, r.shift, r.rounding, r.zero_point, *clip, out.dtype, r.sum_bits)
 
 
-def _in_float32(source: QuantParams, affine: Affine, out: QuantParams, codes: np.ndarray) -> np.ndarray:
-    real = (codes - source.zero_point).astype(np.float32) * np.float32(source.scale)
-    mapped = np.float32(affine.factor) * real + np.float32(affine.offset)
-    steps = np.rint(np.clip(mapped, *affine.bounds) / np.float32(out.scale)) + out.zero_point
-    return np.clip(steps, *out.dtype.integer_range).astype(out.dtype.numpy)
+def _bias(source: QuantParams, affine: Affine, out: QuantParams, weight: int) -> int:
+    """The offset and the zero point in units of a code / weight."""
+    return round(affine.offset / (affine.factor * source.scale) * weight) - weight * source.zero_point
 
 
 def lower_float(low: Lowering, x: str, affine: Affine) -> str:

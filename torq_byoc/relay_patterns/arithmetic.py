@@ -9,6 +9,7 @@ import numpy as np
 from torq_byoc.errors import QuantizationError
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.npu_model.numerics import fixed_point
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
@@ -26,7 +27,7 @@ def requantization(
     axis: int | None = None,
     wide: bool = False,
 ) -> Rescale:
-    """The rescale that turns an accumulator into codes of ``out``.
+    """The rescale that turns an accumulator into codes of ``out``; ties go to even, as QuantizeLinear rounds.
 
     Args:
         multiplier: real value of one accumulator unit, in units of ``out.scale``; one or one a channel.
@@ -59,6 +60,7 @@ def requantization(
         clip_max=high,
         axis=axis if factors.size > 1 else None,
         sum_bits=48 if wide else 32,
+        rounding=Rounding.NTE,
     )
 
 

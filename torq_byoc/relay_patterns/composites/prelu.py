@@ -1,8 +1,9 @@
 """PRelu: x above zero, slope * x below; slopes shared, per channel, or of any shape that broadcasts to x.
 
-Integer: a shared slope is an ordinary table.  Otherwise the two halves are separated in int16, the lower
-one is multiplied by the slopes with ``FRACTION_BITS`` or fewer extra fraction bits, and one sum with the
-exact output multiplier joins them, so only the sum rounds to codes.
+Integer: max(x, slope * x) when no slope exceeds 1, min when
+none is below 1, else the sum of both halves, of which one is always zero; x and slope * x are rounded to the
+result's codes first.  Rounding is monotone, so it commutes with max and min; every form is exact, up to the
+16 bits of slopes that vary along several axes.
 
 bf16: max(x, slope * x) when no slope exceeds 1, min when none is below 1, else the sum of both halves.
 """
@@ -15,14 +16,11 @@ import numpy as np
 
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.composites import activation
+from torq_byoc.relay_patterns.arithmetic import requantization
 from torq_byoc.relay_patterns.composites.emitter import Emitter
 from torq_byoc.relay_patterns.composites.fixed_point import float_rescale, integer_rescale, to_codes
 from torq_byoc.relay_patterns.composites.integer_activation import quantization
 from torq_byoc.relay_patterns.quant_params import QuantParams
-
-FRACTION_BITS = 7
-SLOPE_BITS = 15
 
 
 def lower(builder: GraphBuilder, x: str, slopes: np.ndarray, out: QuantParams | None, origin: str) -> str:
@@ -45,8 +43,6 @@ def lower(builder: GraphBuilder, x: str, slopes: np.ndarray, out: QuantParams | 
     slopes = np.asarray(slopes, np.float64)
     if out is None:
         return _lower_float(e, x, slopes)
-    if slopes.size == 1:
-        return activation.lower(builder, x, "leaky_relu", out, origin, alpha=float(slopes.reshape(-1)[0]))
     return _lower_integer(e, x, slopes, out)
 
 
@@ -62,24 +58,32 @@ def _lower_float(e: Emitter, x: str, slopes: np.ndarray) -> str:
 
 def _lower_integer(e: Emitter, x: str, slopes: np.ndarray, out: QuantParams) -> str:
     source = quantization(e, x)
-    low, high = source.dtype.integer_range
-    largest = max(1.0, float(np.abs(slopes).max()))
-    span = max(high - source.zero_point, source.zero_point - low)
-    bits = min(FRACTION_BITS, math.floor(math.log2((2**15 - 1) / (span * largest))))
-    source.centred()
-    above = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point, clip=(0, math.inf)))
-    below = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point, clip=(-math.inf, 0)))
-    scaled = _scale_below(e, below, slopes, bits)
-    rescale = to_codes(math.ldexp(source.scale / out.scale, -max(bits, 0)), out, sum_bits=48, where=e.origin)
-    return e.sum2(above, scaled, (1 << max(bits, 0), 1 << max(-bits, 0)), out.dtype, rescale, out=out)
+    gain = source.scale / out.scale
+    if slopes.max() <= 1 or slopes.min() >= 1:
+        line = x if source == out else e.act(x, out.dtype, requantization(gain, -source.zero_point, out), out=out)
+        slanted = _slanted(e, x, source, slopes, out)
+        return e.maximum(line, slanted, out=out) if slopes.max() <= 1 else e.minimum(line, slanted, out=out)
+    above = e.act(x, out.dtype, requantization(gain, -source.zero_point, out, bounds=(0.0, math.inf)), out=out)
+    negative = e.act(x, source.dtype, integer_rescale(clip=(-math.inf, source.zero_point)), out=source)
+    joined = integer_rescale(bias=-out.zero_point)
+    return e.sum2(above, _slanted(e, negative, source, slopes, out), (1, 1), out.dtype, joined, out=out)
 
 
-def _scale_below(e: Emitter, below: str, slopes: np.ndarray, bits: int) -> str:
-    """below * slope with ``bits`` fraction bits; slopes are int16 with the exponent of the largest."""
-    exponent = SLOPE_BITS - 1 - math.frexp(float(np.abs(slopes).max()))[1]
-    codes = np.clip(np.rint(np.ldexp(slopes, exponent + 1)), -(2**15 - 1), 2**15 - 1)
-    factor = e.constant(codes.astype(np.int16).reshape(_aligned(slopes, len(e.info(below).shape))), "slopes")
-    return e.mul(below, factor, DType.INT16, integer_rescale(2.0 ** (bits - exponent - 1), sum_bits=48, where=e.origin))
+def _slanted(e: Emitter, x: str, source: QuantParams, slopes: np.ndarray, out: QuantParams) -> str:
+    """Codes of slope * x with one rounding: slopes a channel are scales of the ACT unit, others int16 factors."""
+    aligned = slopes.reshape(_aligned(slopes, len(e.info(x).shape)))
+    varying = [axis for axis, size in enumerate(aligned.shape) if size > 1]
+    gain = source.scale / out.scale
+    if len(varying) <= 1:
+        axis = varying[0] if varying else None
+        entries = requantization(aligned.reshape(-1) * gain, -source.zero_point, out, axis=axis)
+        return e.act(x, out.dtype, entries, out=out)
+    centred = source.centred()
+    if source != centred:
+        x = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point), out=centred)
+    unit = float(np.abs(slopes).max() or 1.0) / (2**15 - 1)
+    factor = e.constant(np.rint(aligned / unit).astype(np.int16), "slopes")
+    return e.mul(x, factor, out.dtype, to_codes(unit * gain, out, sum_bits=48, where=e.origin), out=out)
 
 
 def _aligned(slopes: np.ndarray, rank: int) -> tuple[int, ...]:

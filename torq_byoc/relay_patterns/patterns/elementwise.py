@@ -19,8 +19,10 @@ _SUMS = ("relax.add", "relax.subtract")
 _PRODUCTS = ("relax.multiply",)
 _EXTREMES = ("relax.maximum", "relax.minimum")
 _ALL = (*_SUMS, *_PRODUCTS, *_EXTREMES)
-_RATIO_TOLERANCE = 1 / 256
-"""Output codes by which 8-bit weights of a sum may move a result; finer ratios take 16-bit weights."""
+_RATIO_TOLERANCE = 2.0**-20
+"""Output codes by which 8-bit weights of a sum may move a result; finer ratios take 16-bit weights.
+
+It is this small because one moved code in an early layer moves half the codes of a deep network's later ones."""
 
 
 def _quantized_graph(names: tuple[str, ...]) -> DFPattern:

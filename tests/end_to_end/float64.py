@@ -1,0 +1,92 @@
+"""QDQ semantics in float64: the truth where onnxruntime's float32 rounds a near-tie the other way."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from tests.end_to_end.harness import Arrays
+from torq_byoc.npu_model.blas import single_threaded
+from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
+
+
+class DequantizeLinear(OpRun):
+    """(codes - zero point) * scale in the scale's type, per tensor or per axis."""
+
+    op_domain = ""
+
+    def _run(self, x, scale, zero_point=None, axis=1, block_size=0, output_dtype=None):  # noqa: ANN001, ANN202
+        del block_size, output_dtype
+        shape = _along(axis, scale, x)
+        zero = 0 if zero_point is None else np.reshape(zero_point.astype(np.int64), shape)
+        return ((x.astype(np.int64) - zero) * np.reshape(scale, shape).astype(np.float64),)
+
+
+class QuantizeLinear(OpRun):
+    """Divide, round half to even, add the zero point, saturate."""
+
+    op_domain = ""
+
+    def _run(  # noqa: ANN202
+        self,
+        x,  # noqa: ANN001
+        scale,  # noqa: ANN001
+        zero_point=None,  # noqa: ANN001
+        axis=1,  # noqa: ANN001
+        block_size=0,  # noqa: ANN001
+        output_dtype=None,  # noqa: ANN001
+        precision=None,  # noqa: ANN001
+        saturate=1,  # noqa: ANN001
+    ):
+        del block_size, output_dtype, precision, saturate
+        dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
+        shape = _along(axis, scale, x)
+        zero = 0 if zero_point is None else np.reshape(zero_point.astype(np.float64), shape)
+        limits = np.iinfo(dtype)
+        codes = np.rint(x.astype(np.float64) / np.reshape(scale, shape).astype(np.float64)) + zero
+        return (np.clip(codes, limits.min, limits.max).astype(dtype),)
+
+
+def _along(axis: int, scale: np.ndarray, x: np.ndarray) -> tuple[int, ...]:
+    if scale.size == 1:
+        return (1,) * x.ndim
+    return tuple(-1 if position == axis % x.ndim else 1 for position in range(x.ndim))
+
+
+def float64_outputs(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
+    """Outputs by name of a QDQ model whose real-valued arithmetic is float64 throughout."""
+    wide = _widened(model)
+    evaluator = ReferenceEvaluator(
+        wide, new_ops=[DequantizeLinear, QuantizeLinear, MaxPool, AveragePool, GlobalMaxPool]
+    )
+    inputs = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds.items()}
+    with np.errstate(all="ignore"), single_threaded():
+        results = evaluator.run(None, inputs)
+    return dict(zip([value.name for value in wide.graph.output], results, strict=True))
+
+
+def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every float32 constant, type and cast as float64."""
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    graph = wide.graph
+    for tensor in graph.initializer:
+        _widen(tensor)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                _widen(attribute.t)
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.DOUBLE
+    return wide
+
+
+def _widen(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type == TensorProto.FLOAT:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
