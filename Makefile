@@ -17,6 +17,7 @@ demo: $(VENV)/.installed
 	$(BIN)/torq demo
 
 lint: $(VENV)/.installed
+	$(BIN)/mypy torq_byoc
 	$(BIN)/ruff check torq_byoc tests benchmarks examples setup.py
 	$(BIN)/ruff format --check torq_byoc tests benchmarks examples setup.py
 

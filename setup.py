@@ -33,6 +33,7 @@ setup(
         "test": [
             "onnxruntime>=1.20,<2",
             "hypothesis>=6.100,<7",
+            "mypy>=2.3,<3",
             "pytest>=8,<10",
             "pytest-xdist>=3.5,<4",
             "ruff>=0.17,<0.18",

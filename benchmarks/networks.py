@@ -20,7 +20,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from torq_byoc.compiler import Options, compile_model
+from torq_byoc.compilation.options import Options
+from torq_byoc.compiler import compile_model
 from torq_byoc.frontend import load_model, prepare
 from torq_byoc.report.baseline import cpu_baseline, example_inputs
 from torq_byoc.report.summary import summarize

@@ -13,16 +13,20 @@ PACKAGE = "torq_byoc"
 
 FLOORS = {
     "errors": 0,
+    "files": 0,
     "npu_model": 1,
     "kernels": 2,
+    "input_arrays": 2,
     "frontend": 3,
     "relay_patterns": 3,
     "schedules": 4,
     "codegen": 5,
     "quantize": 6,
+    "compilation": 7,
     "compiler": 7,
     "compiled_model": 7,
     "host_module": 7,
+    "host_operators": 7,
     "host_script": 7,
     "lower_bound": 7,
     "codegen_module": 7,
@@ -37,6 +41,7 @@ FLOORS = {
 
 WITHOUT = {
     "errors": {"tvm", "tvm_ffi", "onnx", "numpy"},
+    "files": {"tvm", "tvm_ffi", "onnx", "numpy"},
     "kernels": {"tvm", "tvm_ffi", "onnx"},
     "npu_model": {"tvm", "tvm_ffi", "onnx"},
 }

@@ -135,6 +135,16 @@ def test_every_preset_is_a_target(case):
     np.testing.assert_array_equal(runner.get_output(0).numpy(), expected)
 
 
+def test_a_machine_that_does_not_exist_is_named_with_the_nearest():
+    """By name, and in a target made by hand; ``tvm.target.Target`` has only its own words for an unknown tag."""
+    module, params = relay.frontend.from_onnx(conv_model())
+    with pytest.raises(torq_byoc.HardwareConfigError, match="did you mean 'lram64'"):
+        relay.build(module, target="torq/lram46", params=params)
+    target = tvm.target.Target({"kind": "llvm", "model": "torq/lram46"})
+    with pytest.raises(torq_byoc.HardwareConfigError, match="did you mean 'lram64'"):
+        relay.build(module, target=target, params=params)
+
+
 def test_partition_for_torq_marks_functions():
     module = torq_byoc.partition_for_torq(to_relax(prepare(conv_model())))
     functions = npu_functions(module)

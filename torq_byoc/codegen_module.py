@@ -43,7 +43,7 @@ int __tvm_ffi_{symbol}(void* self, const TVMFFIAny* args, int32_t count, TVMFFIA
 
 def c_source_modules(functions: Sequence[Any]) -> list[Any]:
     """Compile partitions and wrap each as a runtime module of kind "c"."""
-    from torq_byoc.compiler import compile_function
+    from torq_byoc.compilation.programs import compile_function
 
     create = tvm_ffi.get_global_func("runtime.CSourceModuleCreate")
     modules = []

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from torq_byoc.errors import CalibrationError, ProgramFormatError, ShapeError
+from torq_byoc.errors import CalibrationError, ProgramFormatError, ShapeError, choose_from
+from torq_byoc.input_arrays import as_type
 from torq_byoc.npu_model.container import pack_container, read_container, unpack_container, write_file_atomically
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.program import Program
@@ -93,6 +94,7 @@ class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     npu_ops: int
     direct: bool
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class PartitionFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,7 +187,7 @@ class CompiledModel:
                 "the input names are not those of the model",
                 where=self.facts.model,
                 why=f"missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}",
-                remedy=f"give exactly {', '.join(expected)}",
+                remedy=choose_from(unknown[0], expected) if unknown else f"give {', '.join(missing)} as well",
             )
         return [_checked(np.asarray(inputs[name]), spec) for name, spec in expected.items()]
 
@@ -220,7 +222,7 @@ def load(path: str | Path) -> CompiledModel:
             why=f"its format is {facts.format}, this version reads {FORMAT}",
             remedy="compile the model again with this version",
         )
-    partitions = []
+    partitions: list[Partition] = []
     while f"partition/{len(partitions)}/facts" in sections:
         prefix = f"partition/{len(partitions)}/"
         own = {name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)}
@@ -283,14 +285,4 @@ def _checked(value: np.ndarray, spec: TensorSpec) -> np.ndarray:
             why=f"it is {list(value.shape)}, the model was compiled for {list(spec.shape)}",
             remedy="reshape it, or compile the model with --shape",
         )
-    expected = _numpy_type(spec.dtype)
-    if value.dtype != expected:
-        if not np.can_cast(value.dtype, expected, "same_kind"):
-            raise CalibrationError(
-                f"input {spec.name} has another element type than the model",
-                where=spec.name,
-                why=f"it is {value.dtype}, the model takes {spec.dtype}",
-                remedy=f"convert it to {spec.dtype}",
-            )
-        value = value.astype(expected)
-    return np.asarray(value, order="C")
+    return np.asarray(as_type(value, _numpy_type(spec.dtype), "input", spec.name), order="C")

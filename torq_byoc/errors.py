@@ -7,7 +7,8 @@ text or, with ``--json``, as an object with the same fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -116,3 +117,11 @@ class EnvironmentProblem(TorqError):
 
 class InternalError(TorqError):
     """A defect of ours; the message names the repro bundle that was written."""
+
+
+def choose_from(name: str, known: Iterable[str]) -> str:
+    """A remedy for a name that does not exist: the nearest one that does, if any is near, and all of them."""
+    names = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    meant = f"did you mean {names[near[0]]!r}? " if near else ""
+    return f"{meant}use one of {', '.join(names.values())}"

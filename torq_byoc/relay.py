@@ -17,7 +17,7 @@ from tvm import relax
 from torq_byoc.compiler import offload
 from torq_byoc.errors import ShapeError
 from torq_byoc.frontend import prepare, to_relax
-from torq_byoc.target import preset_of
+from torq_byoc.target import preset_of, resolved
 
 
 def from_onnx(
@@ -74,9 +74,9 @@ def build(
         params: values for parameters of ``main``, by name.
     """
     mod, inputs = _bound(mod, params or {})
-    resolved = tvm.target.Target(target) if isinstance(target, str) else target
-    lowered = offload(mod, hw=preset_of(resolved))
-    return Library(tvm.compile(lowered, target=resolved), inputs)
+    machine = resolved(target)
+    lowered = offload(mod, hw=preset_of(machine))
+    return Library(tvm.compile(lowered, target=machine), inputs)
 
 
 def _bound(mod: tvm.IRModule, params: Mapping[str, Any]) -> tuple[tvm.IRModule, tuple[str, ...]]:

@@ -26,6 +26,24 @@ def register(tvm: ModuleType) -> None:
     _register_codegen(tvm)
 
 
+def resolved(target: Any) -> Any:
+    """A TVM target from a target or its name.
+
+    Raises:
+        HardwareConfigError: the name is ``torq/`` and no preset; TVM itself would only say that it knows no such
+            kind of target.
+    """
+    import tvm
+
+    from torq_byoc.npu_model.presets import preset
+
+    if not isinstance(target, str):
+        return target
+    if target.startswith(f"{TARGET}/"):
+        preset(target.removeprefix(f"{TARGET}/"))
+    return tvm.target.Target(target)
+
+
 def preset_of(target: Any) -> str:
     """The hardware preset that a TVM target names: its model, ``sl2610`` when it has none."""
     model = str(target.attrs.get("model", "")) if hasattr(target, "attrs") else ""

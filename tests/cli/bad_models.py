@@ -96,7 +96,58 @@ def _bomb(model: onnx.ModelProto) -> None:
     model.graph.output.append(helper.make_tensor_value_info("bomb", TensorProto.FLOAT, None))
 
 
-def _scale(value: float) -> Callable[[onnx.ModelProto], None]:
+def _expand_bomb(model: onnx.ModelProto) -> None:
+    """256 GiB out of one value."""
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1 << 18, 1 << 18], np.int64), "huge"))
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((1, 1), np.float32), "one"))
+    model.graph.node.append(helper.make_node("Expand", ["one", "huge"], ["bomb"], "bomb"))
+    model.graph.output.append(helper.make_tensor_value_info("bomb", TensorProto.FLOAT, None))
+
+
+def _huge_dimension(model: onnx.ModelProto) -> None:
+    """2^62 numbers in the bytes of a few."""
+    model.graph.initializer[0].dims[0] = 1 << 62
+
+
+def _short_data(model: onnx.ModelProto) -> None:
+    tensor = model.graph.initializer[0]
+    tensor.raw_data = tensor.raw_data[:-4]
+
+
+def _element_type(model: onnx.ModelProto) -> None:
+    model.graph.initializer[0].data_type = 99
+
+
+def _axis(model: onnx.ModelProto) -> None:
+    model.graph.node[1].op_type = "Softmax"
+    model.graph.node[1].attribute.append(helper.make_attribute("axis", 7))
+
+
+def _nested(model: onnx.ModelProto) -> None:
+    """Branches in branches, 20 deep."""
+    inner = helper.make_graph([helper.make_node("Identity", ["c"], ["q"])], "g", [], [])
+    for _ in range(20):
+        empty = helper.make_graph([], "e", [], [])
+        node = helper.make_node("If", ["flag"], ["q"], then_branch=inner, else_branch=empty)
+        inner = helper.make_graph([node], "g", [], [])
+    model.graph.node.extend(inner.node)
+
+
+def _scales(axis: int, count: int) -> Callable[[onnx.ModelProto], None]:
+    """Per-channel scales for the 6 x 3 x 3 x 3 weights."""
+
+    def change(model: onnx.ModelProto) -> None:
+        graph = model.graph
+        graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((6, 3, 3, 3), np.int8), "codes"))
+        graph.initializer.append(numpy_helper.from_array(np.full(count, 0.5, np.float32), "scales"))
+        graph.initializer.append(numpy_helper.from_array(np.zeros(count, np.int8), "zeros"))
+        inputs = ["codes", "scales", "zeros"]
+        graph.node.insert(0, helper.make_node("DequantizeLinear", inputs, ["w"], "dequantize", axis=axis))
+
+    return change
+
+
+def with_scale(value: float) -> Callable[[onnx.ModelProto], None]:
     def change(model: onnx.ModelProto) -> None:
         graph = model.graph
         graph.initializer.append(numpy_helper.from_array(np.float32(value), "scale"))
@@ -109,6 +160,17 @@ def _scale(value: float) -> Callable[[onnx.ModelProto], None]:
         graph.output[0].name = "z"
 
     return change
+
+
+def _linked(link: Callable[[Path, Path], None]) -> Callable[[Path], bytes]:
+    """The data file is a link to a file outside the model's folder."""
+
+    def write(folder: Path) -> bytes:
+        data = _external("link.bin")(folder)
+        link(folder / "link.bin", folder.parent / "outside.bin")
+        return data
+
+    return write
 
 
 def _external(location: str, **keys: str) -> Callable[[Path], bytes]:
@@ -147,14 +209,27 @@ BAD_MODELS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "pool of a vector": ("ShapeError", _edited(_no_plane)),
     "stride beyond any tensor": ("ShapeError", _edited(_window)),
     "4 TiB constant": ("ShapeError", _edited(_bomb)),
-    "scale 0": ("QuantizationError", _edited(_scale(0.0))),
-    "scale NaN": ("QuantizationError", _edited(_scale(float("nan")))),
-    "negative scale": ("QuantizationError", _edited(_scale(-0.5))),
+    "256 GiB expansion": ("ShapeError", _edited(_expand_bomb)),
+    "2^62 numbers in a few bytes": ("ShapeError", _edited(_huge_dimension)),
+    "weights cut short": ("ModelFileError", _edited(_short_data)),
+    "element type 99": ("ModelFileError", _edited(_element_type)),
+    "axis out of range": ("ShapeError", _edited(_axis)),
+    "branches 20 deep": ("ModelFileError", _edited(_nested)),
+    "scales on an axis out of range": ("QuantizationError", _edited(_scales(axis=4, count=6))),
+    "fewer scales than channels": ("QuantizationError", _edited(_scales(axis=0, count=5))),
+    "infinite scale": ("QuantizationError", _edited(with_scale(float("inf")))),
+    "scale 0": ("QuantizationError", _edited(with_scale(0.0))),
+    "scale NaN": ("QuantizationError", _edited(with_scale(float("nan")))),
+    "negative scale": ("QuantizationError", _edited(with_scale(-0.5))),
     "external data missing": ("ModelFileError", _external("gone.bin")),
     "external data escapes": ("ModelFileError", _external("../outside.bin")),
     "external data absolute": ("ModelFileError", _external("/etc/hostname")),
     "external data too short": ("ModelFileError", _external("weights.bin", length="100000")),
     "external data before the start": ("ModelFileError", _external("weights.bin", offset="-8", length="8")),
+    "external data of 2^62 bytes": ("ModelFileError", _external("weights.bin", length=str(1 << 62))),
+    "external data with an unknown key": ("ModelFileError", _external("weights.bin", basepath="/etc")),
+    "external data behind a symbolic link": ("ModelFileError", _linked(Path.symlink_to)),
+    "external data behind a hard link": ("ModelFileError", _linked(Path.hardlink_to)),
 }
 """What is wrong -> (expected error, function that returns the file's bytes and may write beside it)."""
 

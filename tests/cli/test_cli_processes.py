@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -26,14 +26,17 @@ def torq(*arguments: object, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_is_quick_and_imports_nothing_heavy():
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        result = torq("--help")
-        times.append(time.perf_counter() - started)
-        assert result.returncode == 0
-    assert min(times) < 0.5
+    """Counted in processor time, which other work on the machine does not change."""
+    started = _processor_seconds()
+    result = torq("--help")
+    assert _processor_seconds() - started < 0.5
+    assert result.returncode == 0
     assert all(name in result.stdout for name in COMMANDS)
     code = (
         "import sys\nfrom torq_byoc.cli.main import _run\n"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-from tests.cli.tools import torq
+from tests.cli.tools import cpu_model, mixed_model, torq
 from torq_byoc.report import environment
 
 
@@ -87,10 +89,6 @@ def test_ops_of_a_model_places_every_node(workspace, capsys):
 
 
 def test_ops_gives_the_reason_for_the_cpu(tmp_path, capsys):
-    import onnx
-
-    from tests.cli.tools import mixed_model
-
     onnx.save(mixed_model(), tmp_path / "m.onnx")
     rows = {row["node"]: row for row in torq(capsys, "ops", tmp_path / "m.onnx", "--json").json["nodes"]}
     assert rows["running_sum"]["place"] == "cpu" and rows["running_sum"]["detail"]
@@ -98,9 +96,6 @@ def test_ops_gives_the_reason_for_the_cpu(tmp_path, capsys):
 
 
 def test_ops_places_a_recurrent_cell_that_is_written_out(tmp_path, capsys):
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
     rng = np.random.default_rng(0)
     weights = {"w": (1, 32, 6), "r": (1, 32, 8), "b": (1, 64)}
     graph = helper.make_graph(
@@ -203,17 +198,8 @@ def test_embedded_data_is_small_and_disjoint():
 
 
 def test_a_model_for_the_cpu_alone_is_reported_as_such(tmp_path, capsys):
-    import onnx
-    from onnx import TensorProto, helper
-
-    graph = helper.make_graph(
-        [helper.make_node("IsNaN", ["x"], ["y"], "check")],
-        "cpu",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.BOOL, [2, 3])],
-    )
     model = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), model)
+    onnx.save(cpu_model(), model)
     assert "nothing of it runs on the NPU" in torq(capsys, "compile", model, "-o", tmp_path / "o.torq").out
     assert "onnxruntime" in torq(capsys, "bench", model, "--budget", 0.01).out
     for command in (("inspect", tmp_path / "o.torq", "--memory", "--disassemble"), ("ops", model)):

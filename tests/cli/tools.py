@@ -84,6 +84,17 @@ def mixed_model() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def cpu_model() -> onnx.ModelProto:
+    """Nothing that runs on the NPU."""
+    graph = helper.make_graph(
+        [helper.make_node("IsNaN", [INPUT], ["y"], "check")],
+        "cpu",
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.BOOL, [2, 3])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
 def samples(count: int = 4, seed: int = 0) -> np.ndarray:
     """Inputs of ``conv_model``; one channel is an outlier, ten times the others."""
     values = np.random.default_rng(seed).normal(0, 1, (count, *SHAPE[1:])).astype(np.float32)

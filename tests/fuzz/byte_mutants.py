@@ -9,7 +9,7 @@ Rng = np.random.Generator
 
 def damaged(data: bytes, rng: Rng) -> bytes:
     """One damaged copy; half of the damage is done in the first kilobyte, where most structure is."""
-    kinds = (_cut, _flip, _zeros, _ones, _repeat, _exchange, _remove, _insert)
+    kinds = (_cut, _flip, _zeros, _ones, _repeat, _exchange, _remove, _insert, _digits)
     reach = len(data) if rng.integers(2) else min(len(data), 1024)
     return kinds[rng.integers(len(kinds))](bytearray(data), int(rng.integers(max(reach, 1))), rng)
 
@@ -61,4 +61,12 @@ def _remove(data: bytearray, start: int, rng: Rng) -> bytes:
 
 def _insert(data: bytearray, start: int, rng: Rng) -> bytes:
     data[start:start] = rng.integers(0, 256, rng.integers(1, 60), dtype=np.uint8).tobytes()
+    return bytes(data)
+
+
+def _digits(data: bytearray, start: int, rng: Rng) -> bytes:
+    """Other digits in numbers that are written as text, so that the text stays well-formed."""
+    found = [place for place, byte in enumerate(data) if 48 <= byte < 58]
+    for place in rng.choice(found, min(3, len(found)), replace=False) if found else ():
+        data[place] = 48 + int(rng.integers(10))
     return bytes(data)

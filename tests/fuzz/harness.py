@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,15 +27,33 @@ class Outcome:
     stderr: str
     left: tuple[str, ...]
 
-    def fault(self) -> str:
-        """What the outcome breaks of the contract, or an empty string."""
-        messages = sum(line.startswith("error: ") for line in self.stderr.splitlines())
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The object that a command with ``--json`` printed; empty for others and for half an object."""
+        with contextlib.suppress(ValueError):
+            return json.loads(self.stdout)
+        return {}
+
+    @property
+    def error(self) -> str | None:
+        """The class of the error that ``--json`` names."""
+        return self.facts.get("error")
+
+    def fault(self, forbidden: Collection[str] = ("InternalError",)) -> str:
+        """What the outcome breaks of the contract, or an empty string.
+
+        Args:
+            forbidden: errors that the input at hand must not lead to, whatever is wrong with it.
+        """
+        messages = sum(line.startswith("error: ") for line in self.stderr.splitlines()) + bool(self.error)
         if self.hung:
             return "hangs"
         if self.signal or self.code not in (0, 1, 2):
             return f"ends with signal {self.signal}, code {self.code}"
         if "Traceback" in self.stderr or "internal error" in self.stderr:
             return "shows an internal failure"
+        if self.error in forbidden:
+            return f"ends with {self.error}: {self.facts['what']}"
         if "Warning: " in self.stderr:
             return "shows a warning that no user can act on"
         if messages != (self.code != 0):

@@ -10,8 +10,13 @@ from onnx import TensorProto, helper
 from tests.fuzz.awkward import INTEGERS, Rng, pick
 from tests.fuzz.byte_mutants import damaged
 
-OPERATORS = ("Relu", "Conv", "MatMul", "Gemm", "Reshape", "Concat", "Loop", "If", "Resize", "NoSuchOp", "", "LSTM")
-FLOATS = (0.0, -0.0, -1.0, 1e-45, 1e-20, 1e38, float("nan"), float("inf"), float("-inf"))
+OPERATORS = (
+    "Conv", "MatMul", "Gemm", "Reshape", "Concat", "Loop", "If", "Resize", "NoSuchOp", "", "LSTM", "Relu", "Add",
+    "Mul", "Sigmoid", "Softmax", "Exp", "Log", "ReduceMean", "Transpose", "Sqrt", "Div", "Flatten", "Pow", "Cast",
+    "ArgMax", "Tanh", "Gelu", "HardSwish",
+)  # fmt: skip
+FLOATS = (0.0, -0.0, -1.0, 1e-45, 1e-40, 1e-20, 1e38, -1e38, float("nan"), float("inf"), float("-inf"))
+EXTENTS = (0, 1, 2, 5, 17, 1000)
 
 
 def mutant(data: bytes, rng: Rng) -> bytes:
@@ -46,7 +51,7 @@ def dimension(model: onnx.ModelProto, rng: Rng) -> None:
     elif value.type.tensor_type.shape.dim:
         dim = pick(rng, value.type.tensor_type.shape.dim)
         if rng.integers(4):
-            dim.dim_value = pick(rng, INTEGERS)
+            dim.dim_value = pick(rng, pick(rng, (INTEGERS, EXTENTS)))
         else:
             dim.dim_param = pick(rng, ("N", "", "a b"))
 
@@ -108,12 +113,17 @@ def constant(model: onnx.ModelProto, rng: Rng) -> None:
     if not model.graph.initializer:
         return
     tensor = pick(rng, model.graph.initializer)
-    kind = rng.integers(4)
+    kind = rng.integers(5)
+    few = tensor.data_type == TensorProto.FLOAT and 0 < int(np.prod(list(tensor.dims))) < 10**6
     if kind == 0 and tensor.raw_data:
         tensor.raw_data = tensor.raw_data[: int(rng.integers(len(tensor.raw_data)))]
     elif kind == 1 and tensor.raw_data:
         tensor.raw_data = damaged(tensor.raw_data, rng)
-    elif kind == 2 and tensor.data_type == TensorProto.FLOAT and 0 < int(np.prod(list(tensor.dims))) < 10**6:
+    elif kind == 4 and few and tensor.raw_data:
+        single = np.frombuffer(tensor.raw_data, np.float32).copy()
+        single[rng.integers(single.size)] = pick(rng, FLOATS)
+        tensor.raw_data = single.tobytes()
+    elif kind == 2 and few:
         values = np.full(list(tensor.dims), pick(rng, FLOATS), np.float32)
         tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
     else:
@@ -153,7 +163,8 @@ def header(model: onnx.ModelProto, rng: Rng) -> None:
 
 def nesting(model: onnx.ModelProto, rng: Rng) -> None:
     """A branch in a branch in a branch."""
-    inner = helper.make_graph([helper.make_node("Relu", [pick(rng, model.graph.node).output[0]], ["q"])], "g", [], [])
+    made = [name for node in model.graph.node for name in node.output] or ["nowhere"]
+    inner = helper.make_graph([helper.make_node("Relu", [pick(rng, made)], ["q"])], "g", [], [])
     for _ in range(int(pick(rng, (1, 5, 40)))):
         node = helper.make_node("If", ["c"], ["q"], then_branch=inner, else_branch=inner)
         if len(node.SerializeToString()) > 1 << 20:

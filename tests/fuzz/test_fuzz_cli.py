@@ -12,14 +12,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cli.tools import SHAPE, conv_model
 from tests.frontend.fuzz_seeds import seeds
 from tests.fuzz import container_mutants, npz_mutants, onnx_mutants, yaml_mutants
+from tests.fuzz.awkward import pick
 from tests.fuzz.harness import ROOT, Outcome, Torq
 from torq_byoc.npu_model.presets import preset, to_yaml
 
-QUICK, FULL = range(40), range(10_000, 10_500)
-MODELS = {**seeds(), "digits": (ROOT / "torq_byoc/data/digits.onnx").read_bytes()}
-INPUT = {"float": (1, 3, 8, 8), "quantized": (1, 3, 5, 5), "branch": (2, 2)}
+QUICK, FULL, FULL_MODELS = range(60), range(10_000, 10_500), range(10_000, 12_000)
+MODELS = {
+    **seeds(),
+    "pooled": conv_model().SerializeToString(),
+    "digits": (ROOT / "torq_byoc/data/digits.onnx").read_bytes(),
+}
+INPUT = {"float": (1, 3, 8, 8), "quantized": (1, 3, 5, 5), "branch": (2, 2), "pooled": (1, *SHAPE[1:])}
+CALIBRATED = ("float", "pooled")
+"""Float models that are also compiled for integers."""
+DEFECTS = ("InternalError", "VerificationError", "KernelError")
+"""What no model may lead to, whatever is wrong with it: these blame the compiler."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +48,9 @@ def data(name: str, samples: int | None = None) -> dict[str, np.ndarray]:
 def containers(torq) -> dict[str, bytes]:
     made = {}
     for name in INPUT:
-        outcome = torq.run(["compile", "m.onnx", "-o", "m.torq"], {"m.onnx": MODELS[name]})
+        given = {"m.onnx": MODELS[name], "c.npz": npz_mutants.npz(data(name, samples=4))}
+        calibration = ["--calib", "c.npz"] if name == "pooled" else []
+        outcome = torq.run(["compile", "m.onnx", "-o", "m.torq", *calibration], given)
         assert (outcome.code, outcome.left) == (0, ("m.torq",)), outcome.stderr
         made[name] = (torq.folder / "m.torq").read_bytes()
     return made
@@ -51,9 +63,9 @@ class Tally:
         self.codes: Counter = Counter()
         self.faults: list[str] = []
 
-    def add(self, seed: int, what: str, outcome: Outcome) -> None:
+    def add(self, seed: int, what: str, outcome: Outcome, forbidden: tuple[str, ...] = DEFECTS[:1]) -> None:
         self.codes[outcome.code] += 1
-        fault = outcome.fault()
+        fault = outcome.fault(forbidden)
         if fault:
             self.faults.append(f"seed {seed}, {what}: {fault}\n{outcome.stderr[-800:]}")
 
@@ -68,9 +80,29 @@ def fuzz_models(torq: Torq, numbers: range) -> None:
     for seed in numbers:
         rng = np.random.default_rng(seed)
         name = list(MODELS)[seed % len(MODELS)]
-        mutant = onnx_mutants.mutant(MODELS[name], rng)
-        tally.add(seed, name, torq.run(["compile", "m.onnx", "-o", "m.torq"], {"m.onnx": mutant}))
+        given = {"m.onnx": onnx_mutants.mutant(MODELS[name], rng)}
+        options = [["--json"], []][int(rng.integers(4) == 0)]
+        if name in CALIBRATED and rng.integers(2):
+            given["c.npz"] = npz_mutants.npz(data(name, samples=4))
+            options += ["--calib", "c.npz", "--precision", pick(rng, ("int8", "int16"))]
+        outcome = torq.run(["compile", "m.onnx", "-o", "m.torq", *options], given)
+        tally.add(seed, name, outcome, DEFECTS)
+        if outcome.code == 0 and outcome.facts:
+            tally.add(seed, f"run of {name}", _run_compiled(torq, outcome), DEFECTS)
     tally.judge()
+
+
+def _run_compiled(torq: Torq, compiled: Outcome) -> Outcome:
+    """What was compiled from a damaged model runs like any other."""
+    rng = np.random.default_rng(0)
+    feeds = {
+        spec["name"]: rng.integers(0, 2, spec["shape"]).astype(spec["dtype"])
+        if np.dtype(spec["dtype"]).kind in "biu"
+        else rng.normal(size=spec["shape"]).astype(spec["dtype"])
+        for spec in compiled.facts["inputs"]
+    }
+    given = {"m.torq": (torq.folder / "m.torq").read_bytes(), "x.npz": npz_mutants.npz(feeds)}
+    return torq.run(["run", "m.torq", "--input", "x.npz", "--output", "y.npz", "--json"], given)
 
 
 def fuzz_containers(torq: Torq, containers: dict[str, bytes], numbers: range) -> None:
@@ -83,7 +115,8 @@ def fuzz_containers(torq: Torq, containers: dict[str, bytes], numbers: range) ->
             ["run", "m.torq", "--input", "x.npz", "--output", "y.npz", "--trace", "t.json"],
             ["inspect", "m.torq", "--memory", "--disassemble", "--lines", "0"],
         )
-        tally.add(seed, name, torq.run(commands[seed // len(containers) % 2], given))
+        command = [*commands[seed // len(containers) % 2], *[["--json"], []][int(rng.integers(2))]]
+        tally.add(seed, name, torq.run(command, given))
     tally.judge()
 
 
@@ -129,9 +162,9 @@ def test_damaged_data(torq, containers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(5))
-def test_five_hundred_damaged_models(torq, part):
-    fuzz_models(torq, FULL[part * 100 : part * 100 + 100])
+@pytest.mark.parametrize("part", range(20))
+def test_two_thousand_damaged_models(torq, part):
+    fuzz_models(torq, FULL_MODELS[part * 100 : part * 100 + 100])
 
 
 @pytest.mark.slow
@@ -163,6 +196,9 @@ def test_the_harness_sees_what_it_must_not_miss(torq):
         (Outcome(0, 0, False, "", "error: x", ()), "1 errors"),
         (Outcome(2, 0, False, "", "", ()), "0 errors"),
         (Outcome(2, 0, False, "", "error: x", ("m.torq",)), "leaves m.torq"),
+        (Outcome(2, 0, False, '{"error": "InternalError", "what": "x"}', "", ()), "InternalError"),
+        (Outcome(0, 0, False, '{"error": "ShapeError", "what": "x"}', "", ()), "1 errors"),
+        (Outcome(2, 0, False, '{"error": "Sha', "", ()), "0 errors"),
     ):
         assert word in broken.fault()
     assert Path(torq.folder).exists()

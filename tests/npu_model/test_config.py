@@ -50,11 +50,15 @@ def test_fields_left_out_keep_their_value():
     assert config == NpuConfig(name="mine", slices=3, limits=NdlLimits(max_taps_per_load=4, conv_strides=(1, 2, 4)))
 
 
-@pytest.mark.parametrize("name", ["sl2611", "", "lram63"])
-def test_an_unknown_preset_names_the_nearest(name):
-    with pytest.raises(HardwareConfigError, match="nearest preset is") as caught:
+@pytest.mark.parametrize(
+    ("name", "meant"), [("sl2611", "sl2610"), ("SL2610", "sl2610"), ("lram63", "lram64"), ("", "")]
+)
+def test_an_unknown_preset_names_the_nearest(name, meant):
+    with pytest.raises(HardwareConfigError, match="there is no hardware preset") as caught:
         load_config(name)
-    assert "sl2610" in caught.value.why
+    assert ("did you mean" in caught.value.remedy) == bool(meant)
+    assert f"did you mean {meant!r}" in caught.value.remedy or not meant
+    assert all(known in caught.value.remedy for known in preset_names())
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_labels_are_not_an_input() -> None:
     [
         ({"y": np.zeros((2, 3), np.float32)}, "not named like"),
         ({"x": np.zeros((2, 4), np.float32)}, "wrong shape"),
-        ({"x": np.zeros((0, 3), np.float32)}, "or none"),
+        ({"x": np.zeros((0, 3), np.float32)}, "holds no samples"),
         ({"x": np.zeros((2, 3), np.complex64)}, "wrong type"),
         ({"x": np.array([[1, np.nan, 2]], np.float32)}, "NaN or infinite"),
         ({"x": np.array([[1, np.inf, 2]], np.float32)}, "NaN or infinite"),
@@ -77,7 +77,7 @@ def test_what_is_no_npz(tmp_path: Path, content: bytes) -> None:
 
 
 def test_missing_file_and_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="no such file"):
+    with pytest.raises(CalibrationError, match="No such file"):
         load_calibration(tmp_path / "none.npz")
     with pytest.raises(CalibrationError, match="holds no npz"):
         load_calibration(tmp_path)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 
 import torq_byoc
 from tests.cli.tools import INPUT, conv_model, mixed_model, samples
+from torq_byoc.compiled_model import Floor
 from torq_byoc.npu_model.isa import Engine
 from torq_byoc.npu_model.trace import trace
 from torq_byoc.report.disassembly import disassemble
 from torq_byoc.report.measure import measure
 from torq_byoc.report.memory_map import memory_map
-from torq_byoc.report.summary import summarize
+from torq_byoc.report.summary import headline, lower_bound, summarize
 
 MODELS = {
     "int8": lambda: torq_byoc.compile(conv_model(), precision="int8", calibration={INPUT: samples()}),
@@ -42,6 +46,26 @@ def test_no_schedule_beats_the_lower_bound(model):
         summary = summarize(model, profile)
         assert 0 < summary["lower_bound_cycles"]["total"] <= summary["cycles"]["total"]
         assert summary["efficiency"] == summary["lower_bound_cycles"]["total"] / summary["cycles"]["total"]
+
+
+def test_a_started_cycle_of_the_lower_bound_counts(model):
+    """One byte takes a cycle, never none; no term is a cycle above what it is made of."""
+    floor, config = model.facts.floor, model.partitions[0].program.config
+    tiny = dataclasses.replace(model, facts=msgspec.structs.replace(model.facts, floor=Floor(1, 1, 0.25, 1, 1)))
+    assert lower_bound(tiny) == {"compute": 1, "dma_in": 1, "dma_out": 1, "total": 1}
+    bound = lower_bound(model)
+    for term, cycles in (
+        ("compute", floor.mac_cycles / config.slices),
+        ("dma_in", floor.in_bytes / config.dma_bytes_per_cycle),
+        ("dma_out", floor.out_bytes / config.dma_bytes_per_cycle),
+    ):
+        assert cycles <= bound[term] < cycles + 1
+
+
+def test_host_time_is_zero_where_there_is_no_host_part_and_unknown_elsewhere(model):
+    host = summarize(model)["cycles"]["host_us"]
+    assert headline(model)["cycles"]["host_us"] == host
+    assert (host == 0.0) if not model.host else (host is None)
 
 
 def test_busy_cycles_and_layers_lie_within_the_total(model):

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import Outcome, json_option, model_options, profile_option, progress
+from torq_byoc.cli.options import PATH, Outcome, json_option, model_options, profile_option, progress, refuse_unused
 
 
 @click.command(name="bench")
-@click.argument("source", metavar="MODEL.onnx|OUT.torq", type=click.Path(path_type=Path))
+@click.argument("source", metavar="MODEL.onnx|OUT.torq", type=PATH)
 @model_options
 @click.option("--budget", type=click.FloatRange(0.0), default=1.0, show_default=True, help="Seconds a CPU timing.")
 @profile_option
@@ -26,6 +26,7 @@ def command(source: Path, budget: float, profile: str, as_json: bool, **request:
 
     with progress(None, f"measuring {source.name}") as step:
         if is_container(source):
+            refuse_unused(request, f"{source.name} is compiled already")
             data = benchmark_container(source, profile, budget)
         else:
             data = benchmark_model(source, profile, budget, step=step, **request)

@@ -11,7 +11,9 @@ import numpy as np
 
 from torq_byoc.cli.request import options_of
 from torq_byoc.compiled_model import CompiledModel, load
-from torq_byoc.npu_model.container import MAGIC
+from torq_byoc.errors import TorqError
+from torq_byoc.files import open_ordinary
+from torq_byoc.npu_model.container import CONTAINER_FILE, MAGIC
 from torq_byoc.report.host_time import host_microseconds
 from torq_byoc.report.summary import summarize
 
@@ -21,9 +23,9 @@ def is_container(path: Path) -> bool:
     if path.suffix == ".torq":
         return True
     try:
-        with path.open("rb") as stream:
+        with open_ordinary(path, CONTAINER_FILE) as (stream, _):
             return stream.read(len(MAGIC)) == MAGIC
-    except OSError:
+    except (TorqError, OSError):
         return False
 
 

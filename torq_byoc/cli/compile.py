@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import Outcome, check_target, json_option, model_options, profile_option, progress
-from torq_byoc.cli.request import compile_request
+from torq_byoc.cli.options import PATH, Outcome, json_option, model_options, profile_option, progress
+from torq_byoc.cli.request import compile_request, files_read
+from torq_byoc.cli.targets import check_targets
 
 
 @click.command(name="compile")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Container to write; default MODEL.torq.")
+@click.argument("model", type=PATH)
+@click.option("-o", "--output", type=PATH, help="Container to write; default MODEL.torq.")
 @model_options
-@click.option("--dump-ir", "dump", type=click.Path(path_type=Path), help="Write every level of IR to this folder.")
+@click.option("--dump-ir", "dump", type=PATH, help="Write every level of IR to this folder.")
 @click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
 @profile_option
 @json_option
@@ -27,8 +28,7 @@ def command(
     from torq_byoc.report.tables import print_explanation, print_summary
 
     output = output or Path(f"{model.stem}.torq")
-    read = [Path(request[name]) for name in ("calib", "record", "hw") if request.get(name)]
-    check_target(output, model, *read)
+    check_targets({"-o": output}, {"MODEL": model, **files_read(**request)}, {"--dump-ir": dump})
     with progress(None, f"compiling {model.name}") as step:
         compiled = compile_request(model, dump=dump, step=step, **request)
     summary = summarize(compiled, profile)

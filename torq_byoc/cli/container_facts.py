@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torq_byoc.npu_model.container import FORMAT_VERSION, section_table
+from torq_byoc.files import read_ordinary
+from torq_byoc.npu_model.container import CONTAINER_FILE, FORMAT_VERSION, section_table
 
 
 def container_facts(path: Path) -> dict[str, Any]:
@@ -14,7 +15,7 @@ def container_facts(path: Path) -> dict[str, Any]:
     Raises:
         ProgramFormatError: the file changed and is no container any more.
     """
-    data = path.read_bytes()
+    data = read_ordinary(path, CONTAINER_FILE)
     sections = section_table(data, str(path))
     return {
         "path": str(path),

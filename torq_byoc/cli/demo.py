@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import Outcome, check_target, json_option, profile_option, progress
+from torq_byoc.cli.options import PATH, Outcome, json_option, profile_option, progress
+from torq_byoc.cli.targets import check_targets
 
 
 @click.command(name="demo")
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("torq-demo-trace.json"),
     show_default=True,
     help="Timeline to write, for ui.perfetto.dev.",
@@ -24,7 +25,7 @@ def command(trace: Path, profile: str, as_json: bool) -> Outcome:
     """Compile an embedded digit classifier to int8 and run its whole test set on the simulated NPU."""
     from torq_byoc.cli.demonstration import TEST_IMAGES, demonstrate
 
-    check_target(trace)
+    check_targets({"--trace": trace}, {})
     with progress(TEST_IMAGES, "demo") as step:
         data = demonstrate(trace, profile, step)
     if not as_json:

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import Outcome, json_option, profile_option
+from torq_byoc.cli.options import PATH, Outcome, json_option, profile_option, refuse_unused
 
 
 @click.command(name="inspect")
-@click.argument("container", type=click.Path(path_type=Path))
+@click.argument("container", type=PATH)
 @click.option("--memory", is_flag=True, help="Show the memory map.")
 @click.option("--disassemble", "code", is_flag=True, help="Show sequencer steps, slice tasks and descriptors.")
 @click.option("--layer", default="", help="Disassemble only steps of layers whose name contains this.")
@@ -21,6 +21,8 @@ from torq_byoc.cli.options import Outcome, json_option, profile_option
 @json_option
 def command(container: Path, memory: bool, code: bool, layer: str, lines: int, profile: str, as_json: bool) -> Outcome:
     """Show layers, memory, machine code and header of CONTAINER."""
+    if not code:
+        refuse_unused(["layer", "lines"], "they are about --disassemble")
     from torq_byoc.cli.container_facts import container_facts
     from torq_byoc.compiled_model import load
     from torq_byoc.report.measure import measure

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from torq_byoc import __version__
-from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError
+from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError, choose_from
 
 COMMANDS: dict[str, str] = {
     "bench": "NPU cycles, bytes and utilisation against the CPU baseline.",
@@ -46,6 +46,20 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         return import_module(f"torq_byoc.cli.{cmd_name}").command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names.
+
+        Raises:
+            CommandLineError: there is no such command; names the nearest one.
+        """
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            remedy = f"{choose_from(name, sorted(COMMANDS))}; see torq --help"
+            raise CommandLineError(f"there is no command {name!r}", where="torq", remedy=remedy)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; click would turn a closed pipe into a failure."""
@@ -85,6 +99,8 @@ def _run(arguments: list[str]) -> int:
             _print_json(result.data)
         sys.stdout.flush()
         return getattr(result, "exit_code", result if isinstance(result, int) else 0)
+    except InternalError as error:
+        return _fail(_internal(error, arguments), as_json)
     except TorqError as error:
         return _fail(error, as_json)
     except click.ClickException as error:
@@ -110,14 +126,23 @@ def _usage(error: click.ClickException) -> CommandLineError:
 
 
 def _internal(error: Exception, arguments: list[str]) -> InternalError:
-    """An internal error that names the repro bundle it wrote."""
+    """A defect of ours as an error that names the repro bundle it wrote."""
     from torq_byoc.cli.repro import write_bundle
 
-    bundle = write_bundle(arguments, traceback.format_exc())
+    command, trace = " ".join(["torq", *arguments]), traceback.format_exc()
+    known = error if isinstance(error, InternalError) else None
+    details = dict(known.details) if known else {}
+    try:
+        remedy = f"report it with {write_bundle(arguments, trace)}"
+    except OSError as problem:
+        remedy = f"report it with the command and the model; no bundle could be written: {problem.strerror}"
+        details["trace"] = trace
     return InternalError(
-        f"internal error: {type(error).__name__}: {error}",
-        where=" ".join(["torq", *arguments]),
-        remedy=f"report it with {bundle}",
+        known.what if known else f"internal error: {type(error).__name__}: {error}",
+        where=known.where or command if known else command,
+        why=known.why if known else "",
+        remedy=remedy,
+        details=details,
     )
 
 

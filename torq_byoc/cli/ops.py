@@ -7,18 +7,20 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import Outcome, json_option, model_options, progress
+from torq_byoc.cli.options import PATH, Outcome, json_option, model_options, progress, refuse_unused
 
 
 @click.command(name="ops")
-@click.argument("model", type=click.Path(path_type=Path), required=False)
+@click.argument("model", type=PATH, required=False)
 @model_options
 @click.option("--markdown", is_flag=True, help="Print the operator table as docs/operators.md has it.")
 @json_option
 def command(model: Path | None, markdown: bool, as_json: bool, **request: Any) -> Outcome:
     """Show where the nodes of MODEL run, or without MODEL what is done with every operator."""
     if model is None:
+        refuse_unused(request, "they are about a model, and none is given")
         return _all_operators(markdown, as_json)
+    refuse_unused(["markdown"], "the document is about operators, not about a model")
     from torq_byoc.cli.request import options_of
     from torq_byoc.frontend import load_model
     from torq_byoc.report.model_coverage import model_coverage

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from tqdm import tqdm
 
-from torq_byoc.errors import CommandLineError, EnvironmentProblem, ShapeError
+from torq_byoc.errors import CommandLineError, ShapeError, choose_from
 
 PROFILES = ("reference", "shared", "pessimistic")
+PRECISIONS = ("auto", "int8", "int16", "bf16")
+PATH = click.Path(path_type=Path, readable=False)
+"""A path as it stands: whether it can be read is for whoever reads it to say, with what it should be."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,34 @@ class Outcome:
     exit_code: int = 0
 
 
+class Name(click.Choice):
+    """One of a few names; the refusal of another suggests the nearest.
+
+    Args:
+        noun: what the names are names of.
+        names: all of them.
+    """
+
+    def __init__(self, noun: str, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self.noun = noun
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself.
+
+        Raises:
+            CommandLineError: there is no such name.
+        """
+        if value not in self.choices:
+            command = ctx.command_path if ctx else "torq"
+            raise CommandLineError(
+                f"there is no {self.noun} {value!r}",
+                where=f"{command} {param.opts[0]}" if param else command,
+                remedy=f"{choose_from(str(value), self.choices)}; see {command} --help",
+            )
+        return str(value)
+
+
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """``--json``: one object on stdout and nothing else there."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(function)
@@ -35,7 +67,7 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def profile_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """``--profile``: the assumptions of the timing model."""
     return click.option(
-        "--profile", type=click.Choice(PROFILES), default="reference", show_default=True, help="Timing assumptions."
+        "--profile", type=Name("profile", PROFILES), default="reference", show_default=True, help="Timing assumptions."
     )(function)
 
 
@@ -45,15 +77,15 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.option(
                 "--precision",
-                type=click.Choice(("auto", "int8", "int16", "bf16", "mixed")),
+                type=Name("precision", PRECISIONS),
                 default="auto",
                 show_default=True,
                 help="auto keeps a quantized model's scales; a float model becomes int8 with --calib, else bf16.",
             ),
-            click.option("--calib", type=click.Path(path_type=Path), help="Calibration npz, or a folder of them."),
+            click.option("--calib", type=PATH, help="Calibration npz, or a folder of them."),
             click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape."),
             click.option("--hw", default="sl2610", show_default=True, help="Hardware preset or YAML file."),
-            click.option("--schedule", "record", type=click.Path(path_type=Path), help="Decisions fixed by hand."),
+            click.option("--schedule", "record", type=PATH, help="Decisions fixed by hand."),
             click.option("--effort", type=click.IntRange(0, 3), default=1, show_default=True, help="Search effort."),
             click.option("--disable-pass", "disabled", multiple=True, metavar="NAME", help="Leave a pass out."),
         )
@@ -82,27 +114,25 @@ def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def check_target(target: Path, *sources: Path) -> None:
-    """Refuse an output path that cannot work, before any time is spent on its content.
+def refuse_unused(names: Iterable[str], why: str) -> None:
+    """Refuse options that the command would not look at in this use.
 
     Args:
-        target: file to be written.
-        sources: files that are read, which it must not replace.
+        names: their parameters.
+        why: why they have no effect.
 
     Raises:
-        CommandLineError: the output is another file of the command, or a folder.
-        EnvironmentProblem: its folder does not exist.
+        CommandLineError: some of them are on the command line.
     """
-    if any(target.absolute() == source.absolute() for source in sources) or target.is_dir():
-        what = "a folder" if target.is_dir() else "another file of this command"
+    context = click.get_current_context()
+    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    given = [name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if given:
         raise CommandLineError(
-            "the output cannot go there", where=str(target), why=f"it is {what}", remedy="name a file"
-        )
-    if not target.absolute().parent.is_dir():
-        raise EnvironmentProblem(
-            "the output folder does not exist",
-            where=str(target.absolute().parent),
-            remedy="create it, or write somewhere else",
+            f"options without effect: {', '.join(options[name] for name in given)}",
+            where=context.command_path,
+            why=why,
+            remedy="leave them out",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -11,8 +12,11 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+from torq_byoc.errors import InternalError, TorqError
+from torq_byoc.files import Expected, read_ordinary
+
 PACKAGES = ("torq-byoc", "apache-tvm", "onnx", "numpy", "onnxruntime")
-MAX_FILE = 64 << 20
+_INPUT = Expected(InternalError, "an input", "leave it out of the bundle", 64 << 20)
 
 
 def write_bundle(arguments: list[str], trace: str) -> Path:
@@ -31,9 +35,8 @@ def write_bundle(arguments: list[str], trace: str) -> Path:
         bundle.writestr("versions.json", json.dumps(_versions(), indent=2))
         bundle.writestr("trace.txt", trace)
         for argument in arguments:
-            path = Path(argument)
-            if path.is_file() and path.stat().st_size <= MAX_FILE:
-                bundle.write(path, f"inputs/{path.name}")
+            with contextlib.suppress(TorqError):
+                bundle.writestr(f"inputs/{Path(argument).name}", read_ordinary(Path(argument), _INPUT))
     return Path(name)
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torq_byoc.cli.options import parse_shapes
+from torq_byoc.cli.targets import DUMP_NAME
 from torq_byoc.compiled_model import CompiledModel
 from torq_byoc.errors import EnvironmentProblem, ScheduleError
+from torq_byoc.files import Expected, read_text
+from torq_byoc.npu_model.container import write_file_atomically
 
 if TYPE_CHECKING:
-    from torq_byoc.compiler import Options
+    from torq_byoc.compilation.options import Options
     from torq_byoc.schedules.record import DecisionRecord
+
+_SCHEDULE_FILE = Expected(
+    ScheduleError, "the schedule file", "give the text that `torq compile --explain` prints, as a file", 64 << 20
+)
 
 
 def compile_request(model: Path, *, step: Callable[[str], None] | None = None, **request: Any) -> CompiledModel:
@@ -45,7 +53,7 @@ def options_of(
     Raises:
         TorqError: a file is missing or malformed, or an option makes no sense.
     """
-    from torq_byoc.compiler import Options
+    from torq_byoc.compilation.options import Options
     from torq_byoc.npu_model.presets import load_config
     from torq_byoc.quantize import load_calibration
 
@@ -62,30 +70,31 @@ def options_of(
     )
 
 
+def files_read(*, calib: Path | None, hw: str, record: Path | None, **_: Any) -> dict[str, Path | None]:
+    """The paths among those options that are read, by option."""
+    from torq_byoc.npu_model.presets import preset_names
+
+    return {"--calib": calib, "--schedule": record, "--hw": None if hw in preset_names() else Path(hw)}
+
+
 def _record(path: Path) -> DecisionRecord:
     from torq_byoc.schedules.record import DecisionRecord
 
-    try:
-        return DecisionRecord.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScheduleError(
-            "the schedule file cannot be read", where=str(path), why=str(error), remedy="check the path"
-        ) from error
+    return DecisionRecord.loads(read_text(path, _SCHEDULE_FILE))
 
 
 def _dumper(folder: Path) -> Callable[[str, str], None]:
-    """Writes each level to FOLDER/NN-level-pass.txt in the order in which they appear."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentProblem(
-            "the IR folder cannot be created", where=str(folder), why=str(error), remedy="choose another --dump-ir"
-        ) from error
-    count = 0
+    """Writes each level to the folder, numbered in the order in which they appear; the first one makes the folder."""
+    numbers = count()
 
     def write(level: str, text: str) -> None:
-        nonlocal count
-        (folder / f"{count:02d}-{level.replace('/', '-')}.txt").write_text(text, encoding="utf-8")
-        count += 1
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EnvironmentProblem(
+                "the IR folder cannot be created", where=str(folder), why=str(error), remedy="choose another --dump-ir"
+            ) from error
+        name = DUMP_NAME.format(number=next(numbers), level=level.replace("/", "-"))
+        write_file_atomically(folder / name, text.encode())
 
     return write

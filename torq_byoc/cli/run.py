@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import Outcome, check_target, json_option, profile_option, progress
+from torq_byoc.cli.options import PATH, Outcome, json_option, profile_option, progress
+from torq_byoc.cli.targets import check_targets
 
 
 @click.command(name="run")
-@click.argument("container", type=click.Path(path_type=Path))
-@click.option("--input", "source", type=click.Path(path_type=Path), required=True, help="npz with an array an input.")
-@click.option("--output", "target", type=click.Path(path_type=Path), required=True, help="npz to write.")
-@click.option("--trace", type=click.Path(path_type=Path), help="Write a Chrome/Perfetto timeline.")
+@click.argument("container", type=PATH)
+@click.option("--input", "source", type=PATH, required=True, help="npz with an array an input.")
+@click.option("--output", "target", type=PATH, required=True, help="npz to write.")
+@click.option("--trace", type=PATH, help="Write a Chrome/Perfetto timeline.")
 @profile_option
 @json_option
 def command(container: Path, source: Path, target: Path, trace: Path | None, profile: str, as_json: bool) -> Outcome:
@@ -25,9 +26,7 @@ def command(container: Path, source: Path, target: Path, trace: Path | None, pro
     from torq_byoc.report.summary import headline
     from torq_byoc.report.trace import write_trace
 
-    check_target(target, container, source)
-    if trace:
-        check_target(trace, container, source, target)
+    check_targets({"--output": target, "--trace": trace}, {"CONTAINER": container, "--input": source})
     model = load(container)
     inputs = read_npz(source)
     with progress(None, "simulating"):

@@ -25,11 +25,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torq_byoc.errors import EnvironmentProblem, ProgramFormatError
+from torq_byoc.files import Expected, read_ordinary, special_kind
 
 MAGIC = b"\x89TORQ\r\n\x1a"
 FORMAT_VERSION = 1
 MAX_FILE_BYTES = 5 << 30
 """A little above the 4 GiB that a program's XRAM image can take."""
+CONTAINER_FILE = Expected(
+    ProgramFormatError,
+    "the compiled program",
+    "give the path of a .torq file and check its permissions",
+    MAX_FILE_BYTES,
+)
 
 _PREFIX = struct.Struct("<8sIIQ")
 _DIGEST_BYTES = 32
@@ -129,16 +136,7 @@ def read_container(path: str | os.PathLike[str]) -> dict[str, bytes]:
     Raises:
         ProgramFormatError: the file cannot be read, or as ``unpack_container``.
     """
-    file = Path(path)
-    try:
-        if not file.is_file():
-            raise _unreadable(file, "there is no such regular file")
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise _unreadable(file, f"{file.stat().st_size} bytes, at most {MAX_FILE_BYTES} are read")
-        data = file.read_bytes()
-    except (OSError, ValueError) as error:
-        raise _unreadable(file, str(error)) from error
-    return unpack_container(data, str(file))
+    return unpack_container(read_ordinary(Path(path), CONTAINER_FILE), str(path))
 
 
 def write_container(path: str | os.PathLike[str], sections: Mapping[str, bytes]) -> None:
@@ -154,9 +152,16 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file whole or not at all: to a temporary file beside it, to disk, then renamed.
 
     Raises:
-        EnvironmentProblem: the disk is full, the folder is missing or not writable; nothing is left behind.
+        EnvironmentProblem: the disk is full, the folder is missing or not writable, or the path is a folder, a
+            device or a pipe, which a rename would replace; nothing is left behind.
     """
     target = Path(path)
+    with contextlib.suppress(OSError):
+        kind = special_kind(target)
+        if kind:
+            raise EnvironmentProblem(
+                "the file cannot be written", where=str(target), why=f"the path is {kind}", remedy="name a file"
+            )
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as stream:
@@ -236,10 +241,4 @@ def _damaged(where: str, why: str) -> ProgramFormatError:
         where=where,
         why=why,
         remedy="copy the file again, or compile the model again",
-    )
-
-
-def _unreadable(file: Path, why: str) -> ProgramFormatError:
-    return ProgramFormatError(
-        "the compiled program cannot be read", where=str(file), why=why, remedy="check the path and its permissions"
     )

@@ -5,7 +5,6 @@ A preset is one line of ``_PRESETS``: its name and what differs from the SL2610.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Hashable
 from pathlib import Path
@@ -13,13 +12,20 @@ from typing import Any
 
 import yaml
 
-from torq_byoc.errors import HardwareConfigError
+from torq_byoc.errors import HardwareConfigError, TorqError, choose_from
+from torq_byoc.files import Expected, read_text
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.config_data import check_machine, config_from_dict, config_to_dict, content_hash
 
 __all__ = ["config_from_yaml", "content_hash", "load_config", "preset", "preset_names", "to_yaml"]
 
 MAX_YAML_BYTES = 64 * 1024
+_YAML_FILE = Expected(
+    HardwareConfigError,
+    "the hardware description",
+    "give a YAML mapping as `torq_byoc.npu_model.presets.to_yaml` writes it",
+    MAX_YAML_BYTES,
+)
 
 _KIB = 1024
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -47,11 +53,11 @@ def preset(name: str) -> NpuConfig:
         HardwareConfigError: no preset has that name; names the nearest one.
     """
     if name not in _PRESETS:
-        near = difflib.get_close_matches(name, _PRESETS, n=1, cutoff=0.0)[0]
         raise HardwareConfigError(
             f"there is no hardware preset {name!r}",
-            why=f"the nearest preset is {near!r}; known: {', '.join(_PRESETS)}",
-            remedy="name a preset or give the path of a .yaml file",
+            where="hardware",
+            why=f"{len(_PRESETS)} presets are known, and no .yaml file is named",
+            remedy=f"{choose_from(name, _PRESETS)}, or give the path of a .yaml file",
             details={"preset": name, "known": list(_PRESETS)},
         )
     config = NpuConfig(name=name, **_PRESETS[name])
@@ -70,7 +76,7 @@ def load_config(name_or_path: str | os.PathLike[str]) -> NpuConfig:
         return preset(text)
     path = Path(text)
     if path.suffix.lower() in (".yaml", ".yml") or path.parent != Path() or path.is_absolute():
-        return config_from_yaml(_read(path), text)
+        return config_from_yaml(read_text(path, _YAML_FILE), text)
     return preset(text)
 
 
@@ -116,21 +122,5 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # the library has no type
         return dict(super().construct_mapping(node, deep))
 
 
-def _read(path: Path) -> str:
-    try:
-        if not path.is_file():
-            raise _malformed(str(path), "there is no such regular file")
-        if path.stat().st_size > MAX_YAML_BYTES:
-            raise _malformed(str(path), f"{path.stat().st_size} bytes, at most {MAX_YAML_BYTES} are read")
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise _malformed(str(path), str(error)) from error
-
-
-def _malformed(where: str, why: str) -> HardwareConfigError:
-    return HardwareConfigError(
-        "the hardware description cannot be read",
-        where=where,
-        why=why,
-        remedy="give a YAML mapping as `torq_byoc.npu_model.presets.to_yaml` writes it",
-    )
+def _malformed(where: str, why: str) -> TorqError:
+    return _YAML_FILE.refusal(where, why)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
-from torq_byoc.errors import CalibrationError
+from torq_byoc.errors import CalibrationError, choose_from
+from torq_byoc.files import Expected, open_ordinary, special_kind
+from torq_byoc.input_arrays import as_type
 
 MAX_BYTES = 8 << 30
+_FLOAT_TYPES = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
+_NPZ = Expected(CalibrationError, "the npz file", "give a file that numpy.savez wrote", MAX_BYTES)
 
 
 def load_calibration(path: str | Path) -> dict[str, np.ndarray]:
@@ -24,9 +30,12 @@ def load_calibration(path: str | Path) -> dict[str, np.ndarray]:
         CalibrationError: no such file, not an npz, or arrays that do not stack.
     """
     path = Path(path)
-    if not path.is_dir():
-        return read_npz(path)
-    files = sorted(path.glob("*.npz"))
+    try:
+        if special_kind(path) != "a folder":
+            return read_npz(path)
+        files = sorted(path.glob("*.npz"))
+    except (OSError, ValueError) as error:
+        raise _NPZ.refusal(path, str(error)) from error
     if not files:
         raise CalibrationError(
             "the calibration folder holds no npz file", where=str(path), remedy="put one npz a sample in it"
@@ -48,28 +57,32 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an npz file, without pickle.
 
     Raises:
-        CalibrationError: the file is missing, no npz, holds objects, or claims an absurd size.
+        CalibrationError: the file is missing, no ordinary file, no npz, holds objects, or claims an absurd size.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            claimed = sum(entry.file_size for entry in archive.infolist())
-        if claimed > MAX_BYTES:
+    with open_ordinary(path, _NPZ) as (stream, _):
+        try:
+            return _arrays(stream, path)
+        except CalibrationError:
+            raise
+        except Exception as error:  # zipfile, zlib and numpy's header parser raise a dozen kinds for damaged members
             raise CalibrationError(
-                "the npz is too large",
-                where=str(path),
-                why=f"{claimed} > {MAX_BYTES} bytes",
-                remedy="use fewer samples",
-            )
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: _array(name, archive[name]) for name in archive.files}
-    except FileNotFoundError as error:
-        raise CalibrationError("there is no such file", where=str(path), remedy="check the path") from error
-    except CalibrationError:
-        raise
-    except Exception as error:  # zipfile, zlib and numpy's header parser raise a dozen kinds for damaged members
+                "the file cannot be read as npz", where=str(path), why=str(error), remedy=_NPZ.remedy
+            ) from error
+
+
+def _arrays(stream: BinaryIO, path: Path) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(stream) as archive:
+        claimed = sum(entry.file_size for entry in archive.infolist())
+    if claimed > MAX_BYTES:
         raise CalibrationError(
-            "the file cannot be read as npz", where=str(path), why=str(error), remedy="write it with numpy.savez"
-        ) from error
+            "the npz is too large",
+            where=str(path),
+            why=f"{claimed} > {MAX_BYTES} bytes",
+            remedy="use fewer samples",
+        )
+    stream.seek(0)
+    with np.load(stream, allow_pickle=False) as members:
+        return {name: _array(name, members[name]) for name in members.files}
 
 
 def _array(name: str, value: object) -> np.ndarray:
@@ -85,7 +98,8 @@ def samples(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> Iterator[
     An array N x d1 x ... gives N samples to an input 1 x d1 x ...; for an input of batch b, N / b.
 
     Raises:
-        CalibrationError: names, shapes or types do not match, or a value is NaN or infinite.
+        CalibrationError: names, shapes or types do not match, there are no samples, or a value is NaN or
+            infinite.
     """
     inputs = {value.name: value for value in model.graph.input}
     missing, unknown = sorted(set(inputs) - set(data)), sorted(set(data) - set(inputs) - {"labels"})
@@ -94,44 +108,74 @@ def samples(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> Iterator[
             "the calibration arrays are not named like the model's inputs",
             where=model.graph.name,
             why=f"missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}",
-            remedy=f"use exactly {', '.join(inputs)}",
+            remedy=choose_from(unknown[0], inputs) if unknown else f"give {', '.join(missing)} as well",
         )
     stacked = {name: _samples_of(name, data[name], value) for name, value in inputs.items()}
     counts = {name: len(value) for name, value in stacked.items()}
-    if len(set(counts.values())) > 1 or not all(counts.values()):
+    if len(set(counts.values())) > 1:
         raise CalibrationError(
-            "the inputs have unlike numbers of samples, or none",
-            why=str(counts),
+            "the inputs have unlike numbers of samples",
+            where=", ".join(counts),
+            why=", ".join(f"{name} has {count}" for name, count in counts.items()),
             remedy="give every input as many samples",
         )
-    for index in range(next(iter(counts.values()))):
+    for index in range(next(iter(counts.values()), 0)):
         yield {name: value[index] for name, value in stacked.items()}
+
+
+def doubts(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """What speaks against data that fits the model in form, as sentences: float inputs that never change."""
+    found = []
+    for value in model.graph.input:
+        array = data[value.name]
+        if value.type.tensor_type.elem_type in _FLOAT_TYPES and array.size and (array == array.flat[0]).all():
+            found.append(
+                f"calibration array {value.name} is {array.flat[0]:g} everywhere: ranges found with it say nothing"
+                " about other data, and results may be useless; calibrate with real samples"
+            )
+    return tuple(found)
 
 
 def _samples_of(name: str, array: np.ndarray, value: onnx.ValueInfoProto) -> np.ndarray:
     """The array as [samples, *input shape] in the input's type."""
-    shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    tensor = value.type.tensor_type
+    shape = tuple(dim.dim_value for dim in tensor.shape.dim)
+    _check_shape(name, array, shape)
+    converted = as_type(array, onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), "calibration array", name)
+    if converted.dtype.kind not in "biu":
+        _check_finite(name, converted)
+    return converted.reshape(-1, *shape)
+
+
+def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     batch = shape[0] if shape else 1
-    if array.shape[1:] != shape[1:] or array.ndim != max(len(shape), 1) or len(array) % max(batch, 1):
+    facts = f"it is {list(array.shape)}, the input is {list(shape)}"
+    remedy = f"give {' x '.join(['samples', *map(str, shape[1:])])}"
+    if array.ndim != max(len(shape), 1):
         raise CalibrationError(
-            f"calibration array {name} has the wrong shape",
-            where=name,
-            why=f"it is {list(array.shape)}, the input is {list(shape)}",
-            remedy=f"give samples x {' x '.join(map(str, shape[1:]))}",
+            f"calibration array {name} has the wrong number of dimensions", where=name, why=facts, remedy=remedy
         )
-    if not np.can_cast(array.dtype, dtype, "same_kind"):
+    if array.shape[1:] != shape[1:]:
+        raise CalibrationError(f"calibration array {name} has the wrong shape", where=name, why=facts, remedy=remedy)
+    if not len(array):
+        raise CalibrationError(f"calibration array {name} holds no samples", where=name, why=facts, remedy=remedy)
+    if len(array) % max(batch, 1):
         raise CalibrationError(
-            f"calibration array {name} has the wrong type",
+            f"calibration array {name} does not divide into batches",
             where=name,
-            why=f"it is {array.dtype}, the input is {dtype}",
-            remedy=f"convert it to {dtype}",
+            why=f"it holds {len(array)} samples, one inference takes {batch}",
+            remedy=f"give a multiple of {batch} samples",
         )
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    finite = np.isfinite(array)
+    if not finite.all():
+        nans = int(np.isnan(array).sum())
         raise CalibrationError(
             f"calibration array {name} holds NaN or infinite values",
             where=name,
-            why=f"{int((~np.isfinite(array)).sum())} of {array.size} values",
+            why=f"{nans} NaN and {int((~finite).sum()) - nans} infinite of {array.size} values,"
+            f" the first in row {int(np.argwhere(~finite)[0][0])}",
             remedy="remove the broken samples",
         )
-    return array.reshape(-1, *shape).astype(dtype)

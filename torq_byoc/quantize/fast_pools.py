@@ -5,6 +5,7 @@ A pool of k taps is k strided slices of the padded input, folded together.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -121,12 +122,12 @@ class _Window:
         for (before, after), extent, needed in zip(self.border[2:], self.extents, reach, strict=True):
             border.append((before, max(after, needed - before - extent)))
         padded = np.pad(x, border, constant_values=outside)
-        result = None
-        for taps in itertools.product(*(range(extent) for extent in self.kernel)):
-            slices = tuple(
+
+        def at(taps: tuple[int, ...]) -> np.ndarray:
+            slices = (
                 slice(tap * dilation, tap * dilation + (count - 1) * stride + 1, stride)
                 for tap, dilation, count, stride in zip(taps, self.dilations, self.counts, self.strides, strict=True)
             )
-            values = padded[(slice(None), slice(None), *slices)]
-            result = values if result is None else combine(result, values)
-        return result
+            return padded[(slice(None), slice(None), *slices)]
+
+        return functools.reduce(combine, map(at, itertools.product(*map(range, self.kernel))))

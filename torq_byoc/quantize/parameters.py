@@ -88,5 +88,5 @@ def bias(values: np.ndarray, input_scale: np.float32, weight_scale: np.ndarray) 
 def bias_floor(values: np.ndarray | None, input_scale: np.float32) -> np.ndarray:
     """Smallest weight scale with which the bias stays below ``BIAS_LIMIT`` steps."""
     if values is None:
-        return np.float64(0.0)
+        return np.zeros(())
     return np.abs(values.astype(np.float64)) / (float(input_scale) * BIAS_LIMIT)

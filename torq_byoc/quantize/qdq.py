@@ -14,6 +14,7 @@ After::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -276,7 +277,7 @@ class _Writer:
             self._constant(f"{name}_scale", np.asarray(scale, np.float32)),
             self._constant(f"{name}_zero_point", zero),
         ]
-        attributes = {"axis": axis} if axis is not None and scale.ndim else {}
+        attributes: dict[str, Any] = {"axis": axis} if axis is not None and scale.ndim else {}
         output = self._own(f"{name}_dequantized")
         node = helper.make_node("DequantizeLinear", inputs, [output], name=f"{name}_DequantizeLinear", **attributes)
         self.nodes.append(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torq_byoc.npu_model.isa import DimKind, Engine, Ndl, NdlDim, SliceTask, StartDma, StartSlice
+from torq_byoc.npu_model.isa import AluConfig, DimKind, Engine, Ndl, NdlDim, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.timing import program_cycles, task_cycles, track_name
 from torq_byoc.npu_model.trace import Job, Step, trace
@@ -59,8 +59,12 @@ def _transfer(start: StartDma) -> str:
     return f"{start.engine.value}  {source} -> {target}  {descriptor.run} B{shape}"
 
 
+def _alu(alu: AluConfig) -> str:
+    return f"{alu.op0.name} {alu.op1.name}" + ("" if alu.clear else " from PRAM") + ("" if alu.output else " to PRAM")
+
+
 def _task(index: int, task: SliceTask) -> Iterator[str]:
-    alu = f"{task.alu.op0.name} {task.alu.op1.name}" if task.alu else f"fill {task.fill_value}"
+    alu = _alu(task.alu) if task.alu else f"fill {task.fill_value}"
     act = task.act
     yield (
         f"      task {index}: {task_cycles(task)} cycles, {alu}, vector {task.vector} x {task.weights}, "

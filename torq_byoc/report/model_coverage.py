@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import onnx
 
-from torq_byoc.compiler import Options, resolve_precision
-from torq_byoc.frontend import prepare, to_relax
+from torq_byoc.compilation.options import Options
 from torq_byoc.frontend.passes.name_nodes import name_nodes
-from torq_byoc.quantize import quantize_model
-from torq_byoc.relay_patterns import PartitionedModule, partition
+from torq_byoc.relay_patterns import PartitionedModule
+from torq_byoc.report.refused_nodes import place_around
 
-PLACES = ("npu", "npu+cpu", "cpu", "folded")
+REFUSED = "refused"
+PLACES = ("npu", "npu+cpu", "cpu", "folded", REFUSED)
 FOLDED = "computed when compiling, or part of a neighbour"
 
 
@@ -26,35 +26,36 @@ def model_coverage(model: onnx.ModelProto, options: Options, name: str) -> dict[
         name: how the report calls the model.
 
     Raises:
-        TorqError: anything wrong with the model; operators that nothing can run are listed all at once.
+        TorqError: anything wrong with the model but operators that nothing can run, which have rows with the reason.
     """
-    prepared = prepare(model, dict(options.shapes))
-    precision = resolve_precision(prepared, options)
-    if precision in ("int8", "int16"):
-        prepared = quantize_model(prepared, options.calibration, precision=precision)
-    parted = partition(to_relax(prepared), "bf16" if precision == "bf16" else "quantized", options.config)
-    nodes = _rows(model, parted)
-    return {
-        "model": name,
-        "hw": options.config.name,
-        "precision": precision,
-        "nodes": nodes,
-        "counts": {place: sum(row["place"] == place for row in nodes) for place in PLACES},
-        "partitions": len(parted.partitions),
-    }
-
-
-def _rows(model: onnx.ModelProto, parted: PartitionedModule) -> list[dict[str, str]]:
-    """The model's own nodes in order, then operators that the compiler added and left on the CPU."""
     named = onnx.ModelProto()
     named.CopyFrom(model)
     name_nodes(named.graph)
-    groups = _groups(parted)
-    on_cpu = {op.node: op for op in parted.cpu_ops}
-    originals = {node.name for node in named.graph.node}
+    placement, refused = place_around(named, options)
+    nodes = _rows(named, placement.parted if placement else None, refused)
+    return {
+        "model": name,
+        "hw": options.config.name,
+        "precision": placement.precision if placement else options.precision,
+        "nodes": nodes,
+        "counts": {place: sum(row["place"] == place for row in nodes) for place in PLACES},
+        "partitions": len(placement.parted.partitions) if placement else 0,
+        "notes": list(placement.notes) if placement else [],
+        "warnings": list(placement.warnings) if placement else [],
+    }
+
+
+def _rows(model: onnx.ModelProto, parted: PartitionedModule | None, refused: Mapping[str, str]) -> list[dict[str, str]]:
+    """The model's own nodes in order, then operators that the compiler added and left on the CPU."""
+    groups = _groups(parted) if parted else {}
+    on_cpu = {op.node: op for op in parted.cpu_ops} if parted else {}
+    originals = {node.name for node in model.graph.node}
     written_out = _written_out(originals, {**groups, **on_cpu})
     rows = []
-    for node in named.graph.node:
+    for node in model.graph.node:
+        if node.name in refused:
+            rows.append(_row(node.name, node.op_type, REFUSED, refused[node.name]))
+            continue
         names = written_out.get(node.name, [node.name])
         reasons = dict.fromkeys(on_cpu[name].reason for name in names if name in on_cpu)
         patterns = dict.fromkeys(groups[name] for name in names if name in groups)

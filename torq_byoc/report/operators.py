@@ -13,6 +13,7 @@ from onnx import defs
 
 from torq_byoc.errors import TorqError, UnsupportedOpError
 from torq_byoc.frontend import prepare, to_relax
+from torq_byoc.frontend.passes.expand_functions import EXPANDED
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize import quantize_model
 from torq_byoc.relay_patterns import PartitionedModule, lower_partition, partition
@@ -22,6 +23,9 @@ from torq_byoc.report.operator_probes import NODE, PROBES, Probe
 PRECISIONS = ("int8", "bf16")
 REWRITTEN = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear")
 """Operators of quantized models: they become the integer form of what stands between them."""
+
+WRITTEN_OUT = EXPANDED | {"MeanVarianceNormalization"}
+"""Operators that ``prepare`` replaces by simpler ones before anything looks at them."""
 
 _FREE = frozenset({"reshape", "bitcast"})
 _QUANTIZATION = frozenset({"quantize", "dequantize"})
@@ -61,27 +65,48 @@ def operator_table(progress: Callable[[str], None] | None = None) -> list[Operat
     return rows
 
 
-def unprobed() -> tuple[list[str], list[str]]:
-    """Other standard operators: those that TVM runs on the CPU, and those that nothing can run."""
+@dataclass(frozen=True)
+class OtherOperators:
+    """Standard operators without a probe, in name order.
+
+    Attributes:
+        on_cpu: TVM runs them on the CPU.
+        defined: replaced by the simpler operators that ONNX defines them with.
+        sized_by_data: computed when compiling, from constants, and refused at run time.
+        missing: nothing can run them.
+    """
+
+    on_cpu: tuple[str, ...]
+    defined: tuple[str, ...]
+    sized_by_data: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def unprobed() -> OtherOperators:
+    """What becomes of the operators that ``operator_table`` leaves out."""
+    from torq_byoc.frontend.converters.refusals import SIZED_BY_DATA
     from torq_byoc.frontend.importer import unsupported_operators
 
     probed = {probe.op for probe in PROBES}
-    names = sorted({schema.name for schema in defs.get_all_schemas() if schema.domain == ""} - probed)
-    names = [name for name in names if name not in REWRITTEN]
+    names = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""} - probed - set(REWRITTEN)
+    defined, sized = names & WRITTEN_OUT, names & set(SIZED_BY_DATA)
     graph = onnx.helper.make_graph([onnx.helper.make_node(name, [], ["y"], name) for name in names], "all", [], [])
-    missing = set(unsupported_operators(onnx.helper.make_model(graph)))
-    return [name for name in names if name not in missing], [name for name in names if name in missing]
+    missing = set(unsupported_operators(onnx.helper.make_model(graph))) - defined - sized
+    sorted_names = (tuple(sorted(group)) for group in (names - defined - sized - missing, defined, sized, missing))
+    return OtherOperators(*sorted_names)
 
 
 def table_data(rows: list[OperatorRow]) -> dict[str, Any]:
     """The table with everything that has no probe, ready for JSON."""
-    on_cpu, missing = unprobed()
+    others = unprobed()
     return {
         "operators": [asdict(row) for row in rows],
         "precisions": list(PRECISIONS),
         "rewritten": list(REWRITTEN),
-        "other_cpu": on_cpu,
-        "unsupported": missing,
+        "other_cpu": list(others.on_cpu),
+        "defined": list(others.defined),
+        "sized_by_data": list(others.sized_by_data),
+        "unsupported": list(others.missing),
     }
 
 

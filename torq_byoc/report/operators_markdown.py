@@ -43,6 +43,11 @@ def markdown_table(data: Mapping[str, Any]) -> str:
         "",
         f"Other operators that TVM runs on the CPU: {_listed(data['other_cpu'])}.",
         "",
+        f"Operators that become the simpler ones they are defined by, wherever those run: {_listed(data['defined'])}.",
+        "",
+        "Operators whose data decide the size of their results, computed from constants when compiling and refused"
+        f" otherwise: {_listed(data['sized_by_data'])}.",
+        "",
         f"Operators without a conversion: {_listed(data['unsupported'])}.",
         "",
     ]

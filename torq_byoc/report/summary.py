@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torq_byoc.compiled_model import CompiledModel
@@ -65,6 +66,7 @@ def summary_of(measurement: Measurement) -> dict[str, Any]:
         "inputs": [_tensor(spec) for spec in model.facts.inputs],
         "outputs": [_tensor(spec) for spec in model.facts.outputs],
         "notes": list(model.facts.notes),
+        "warnings": list(model.facts.warnings),
     }
 
 
@@ -76,11 +78,16 @@ def lower_bound(model: CompiledModel) -> dict[str, int]:
     floor = model.facts.floor
     rate = config.dma_bytes_per_cycle
     terms = {
-        "compute": round(floor.mac_cycles / config.slices),
-        "dma_in": round(floor.in_bytes / rate),
-        "dma_out": round(floor.out_bytes / rate),
+        "compute": _whole_cycles(floor.mac_cycles / config.slices),
+        "dma_in": _whole_cycles(floor.in_bytes / rate),
+        "dma_out": _whole_cycles(floor.out_bytes / rate),
     }
     return {**terms, "total": max(terms.values())}
+
+
+def _whole_cycles(cycles: float) -> int:
+    """A bound in cycles that a machine can take: a started one counts, rounding errors of the division do not."""
+    return math.ceil(round(cycles, 6))
 
 
 def _headline(measurement: Measurement) -> dict[str, Any]:
@@ -97,7 +104,7 @@ def _headline(measurement: Measurement) -> dict[str, Any]:
             "dma_out": measurement.busy("dma_out"),
             "slices": [measurement.busy(f"slice{number}") for number in range(slices)],
             "css": measurement.busy("css"),
-            "host_us": None if facts.cpu_ops else 0,
+            "host_us": 0.0 if facts.direct else None,
         },
         "latency_us": total / config.clock_mhz if config else 0.0,
     }

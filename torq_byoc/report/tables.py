@@ -35,8 +35,14 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     else:
         console.print(_headline(summary))
     print_cpu_ops(console, summary)
-    for note in summary["notes"]:
-        console.print(f"note: {note}")
+    _print_remarks(console, summary)
+
+
+def _print_remarks(console: Console, data: Mapping[str, Any]) -> None:
+    """What was assumed, and what makes the results doubtful."""
+    for kind, sentences in (("note", data["notes"]), ("warning", data["warnings"])):
+        for sentence in sentences:
+            console.print(f"{kind}: {sentence}")
 
 
 def _headline(summary: Mapping[str, Any]) -> Table:
@@ -148,6 +154,7 @@ def print_coverage(coverage: Mapping[str, Any]) -> None:
     console.print(table)
     counts = ", ".join(f"{count} {place}" for place, count in coverage["counts"].items())
     console.print(f"{coverage['model']} ({coverage['precision']}): {counts}; {coverage['partitions']} NPU programs")
+    _print_remarks(console, coverage)
 
 
 def print_operators(data: Mapping[str, Any]) -> None:
@@ -160,6 +167,8 @@ def print_operators(data: Mapping[str, Any]) -> None:
         table.add_row(row["op"], *cells, "; ".join(dict.fromkeys(m["limits"] for m in mappings if m["limits"])))
     console.print(table)
     console.print(f"others on the CPU: {', '.join(data['other_cpu'])}")
+    console.print(f"as the simpler operators that define them: {', '.join(data['defined'])}")
+    console.print(f"from constants only: {', '.join(data['sized_by_data'])}")
     console.print(f"not supported: {', '.join(data['unsupported'])}")
 
 

@@ -1,0 +1,1 @@
+"""Parts of a compilation that ``compiler`` strings together: request, clock, NPU programs, facts."""

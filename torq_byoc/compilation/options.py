@@ -1,0 +1,92 @@
+"""What a compilation is asked for, and what of it applies to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from torq_byoc.errors import QuantizationError, choose_from
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.relay_patterns.registry import Precision
+from torq_byoc.schedules.record import DecisionRecord
+
+PRECISIONS = ("auto", "int8", "int16", "bf16")
+
+Observer = Callable[[str, str], None]
+"""Receives (level and pass, text) for every printed level of IR."""
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """Everything that a compilation depends on beside the model."""
+
+    config: NpuConfig = field(default_factory=NpuConfig)
+    precision: str = "auto"
+    calibration: Mapping[str, np.ndarray] | None = None
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    decisions: DecisionRecord | None = None
+    effort: int = 1
+    disabled_passes: Collection[str] = ()
+    observe: Observer | None = None
+    progress: Callable[[str], None] | None = None
+
+    def show(self, level: str, text: Callable[[], str]) -> None:
+        """Hand a level of IR to the observer; its text is made only when somebody looks."""
+        if self.observe:
+            self.observe(level, text())
+
+
+def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
+    """The precision that a request means for a model: "quantized", "int8", "int16" or "bf16".
+
+    Raises:
+        QuantizationError: int8 or int16 is asked of a float model without calibration data, or bf16 of a
+            quantized model.
+    """
+    quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    wanted = options.precision
+    if wanted not in PRECISIONS:
+        raise QuantizationError(
+            f"there is no precision {wanted!r}", where="--precision", remedy=choose_from(wanted, PRECISIONS)
+        )
+    if quantized:
+        if wanted == "bf16":
+            raise QuantizationError(
+                "a quantized model cannot be compiled for bf16",
+                where=model.graph.name,
+                why="its QuantizeLinear nodes fix the integer types",
+                remedy="use --precision auto, or start from the float model",
+            )
+        return "quantized"
+    if wanted == "auto":
+        return "int8" if options.calibration is not None else "bf16"
+    if wanted in ("int8", "int16") and options.calibration is None:
+        raise QuantizationError(
+            f"{wanted} needs calibration data",
+            where=model.graph.name,
+            why="the model is float, and activation ranges come from data",
+            remedy="give --calib FILE.npz, or use --precision bf16",
+        )
+    return wanted
+
+
+def arithmetic_of(precision: str) -> Precision:
+    """The pattern table for a resolved precision: all integer types share one."""
+    return "bf16" if precision == "bf16" else "quantized"
+
+
+def unused_requests(precision: str, options: Options) -> tuple[str, ...]:
+    """What of a request has no effect, for the notes of the summary."""
+    unused = []
+    if precision == "bf16" and options.calibration is not None:
+        unused.append("bf16 needs no activation ranges: the calibration data is not used")
+    if precision != "quantized":
+        return tuple(unused)
+    if options.precision in ("int8", "int16"):
+        unused.append(f"the model is quantized and keeps its own types: precision {options.precision} has no effect")
+    if options.calibration is not None:
+        unused.append("the model is quantized and keeps its own scales: the calibration data is not used")
+    return tuple(unused)

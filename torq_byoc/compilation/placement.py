@@ -1,0 +1,87 @@
+"""From a loaded model to what runs where: import, quantization, partitioning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import onnx
+
+from torq_byoc.compilation.clock import StageClock
+from torq_byoc.compilation.options import Options, arithmetic_of, resolve_precision, unused_requests
+from torq_byoc.errors import ScheduleError, choose_from
+from torq_byoc.frontend import prepare_with_notes, to_relax
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.quantize import quantize_model
+from torq_byoc.quantize.data import doubts
+from torq_byoc.relay_patterns import PartitionedModule, partition
+from torq_byoc.schedules.record import DecisionRecord
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """A model whose operators have their places.
+
+    Attributes:
+        model: prepared, and quantized where the precision asks for it.
+        precision: "quantized", "int8", "int16" or "bf16".
+        parted: the Relax module with its partitions.
+        notes: what was assumed on the way, as sentences.
+        warnings: what makes the results doubtful, as sentences.
+    """
+
+    model: onnx.ModelProto
+    precision: str
+    parted: PartitionedModule
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placement:
+    """Prepare, quantize and partition a model.
+
+    Args:
+        model: as ``frontend.load_model`` returns it.
+        options: precision, calibration, shapes, machine.
+        clock: takes the stages "import", "quantize" and "partition".
+
+    Raises:
+        TorqError: anything wrong with the model or the request; operators that nothing can run are listed
+            all at once.
+    """
+    with clock.stage("import"):
+        preparation = prepare_with_notes(model, dict(options.shapes))
+    prepared = preparation.model
+    warnings: tuple[str, ...] = ()
+    precision = resolve_precision(prepared, options)
+    if precision in ("int8", "int16"):
+        with clock.stage("quantize"):
+            quantized = quantize_model(prepared, options.calibration, precision=precision)
+            warnings = doubts(prepared, options.calibration or {})
+            prepared = quantized
+    with clock.stage("partition"):
+        parted = partition(to_relax(prepared), arithmetic_of(precision), options.config)
+    notes = (*preparation.notes, *unused_requests(precision, options))
+    return Placement(prepared, precision, parted, notes, warnings)
+
+
+def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) -> None:
+    """Every entry of a hand-written record must be about some partition of the model.
+
+    Raises:
+        ScheduleError: it names a node or a tensor that no partition has.
+    """
+    if record is None:
+        return
+    nodes, tensors = set(), set()
+    for graph in graphs:
+        nodes |= {node.name for node in graph.nodes}
+        tensors |= set(graph.tensors)
+    unknown = sorted((set(record.nodes) - nodes) | (set(record.resident) - tensors))
+    if unknown:
+        raise ScheduleError(
+            "the schedule names nodes or tensors that the model does not have",
+            where=", ".join(unknown[:8]),
+            why=f"{len(unknown)} unknown names",
+            remedy=f"{choose_from(unknown[0], sorted(nodes)[:4])} (torq compile --explain lists them)",
+        )
