@@ -4,8 +4,9 @@ loaded where it is used and every result stored where it is made.  The passes im
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,10 +30,12 @@ from torq_byoc.codegen.hl import (
 from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers, row_major_strides
 from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph, TensorInfo
 from torq_byoc.kernels.kernel import Kernel, Layout, PackedConstant, Region, kernel_for
+from torq_byoc.kernels.portion import region_of, tasks_of
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import encoded_size
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import dma_cycles, task_cycles
+from torq_byoc.schedules.fusion.group import FusedGroup
 from torq_byoc.schedules.plan import NodeSchedule, Schedule, Tile
 
 
@@ -40,11 +43,13 @@ def invocation_tasks(
     graph: OpGraph, node: Node, config: NpuConfig, invocation: Invocation, addresses: Addresses
 ) -> list[SliceTask]:
     """The slice tasks of one kernel call; ``addresses`` gives every buffer's LRAM byte address."""
-    return kernel_for(node.op).tasks(
+    return tasks_of(
+        kernel_for(node.op),
         graph,
         node,
         config,
         invocation.region,
+        invocation.portion,
         invocation.output.at(addresses),
         [operand.at(addresses) for operand in invocation.inputs],
         [constant.at(addresses) for constant in invocation.constants],
@@ -99,6 +104,15 @@ class _NodeContext:
     constant_buffers: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What a band of a fused group keeps in LRAM: regions by tensor, stride phases, and where each lies by now."""
+
+    regions: Mapping[str, Region]
+    phases: Mapping[str, tuple[int, int]]
+    placed: dict[str, PlacedOperand] = field(default_factory=dict)
+
+
 class _Builder:
     def __init__(self, graph: OpGraph, schedule: Schedule, config: NpuConfig) -> None:
         self.graph, self.schedule, self.config = graph, schedule, config
@@ -107,15 +121,20 @@ class _Builder:
         self.buffers: list[Buffer] = []
         self.ops: list[Op] = []
         self.step = 0
-        self.tile = 0
+        self.tiles: Counter[str] = Counter()
         self.xram: dict[str, int] = {}
         self.resident: dict[str, int] = {}
 
     def program(self) -> HlProgram:
         plans = {plan.node: plan for plan in self.schedule.nodes}
+        groups = {name: group for group in self.schedule.groups for name in group.nodes}
+        nodes = {node.name: node for node in self.graph.nodes}
         self._declare_bindings()
         for node in self.graph.nodes:
-            if node.op not in ALIAS_OPS:
+            if node.name in groups:
+                if node.name == groups[node.name].nodes[0]:
+                    self._group(groups[node.name], [nodes[name] for name in groups[node.name].nodes])
+            elif node.op not in ALIAS_OPS:
                 self._node(node, plans[node.name])
         return HlProgram(tuple(self.buffers), tuple(self.ops), self._tensor_buffers())
 
@@ -147,10 +166,24 @@ class _Builder:
         return self.xram[root]
 
     def _node(self, node: Node, plan: NodeSchedule) -> None:
+        context = self._context(node)
+        for tile in plan.tiles:
+            self._tile(context, tile, _Held({}, {}))
+
+    def _group(self, group: FusedGroup, nodes: Sequence[Node]) -> None:
+        """Band by band; what a band makes or loads lies in one place for all nodes that read it."""
+        contexts = [self._context(node) for node in nodes]
+        for band in group.bands:
+            held = _Held(band.held, group.phases)
+            for context, tile in zip(contexts, band.tiles, strict=True):
+                if tile is not None:
+                    self._tile(context, tile, held, stored=context.node.output not in group.kept)
+
+    def _context(self, node: Node) -> _NodeContext:
         kernel = kernel_for(node.op)
         positions = kernel.tensor_inputs(self.graph, node)
         constants = kernel.constants(self.graph, node, self.config)
-        context = _NodeContext(
+        return _NodeContext(
             node,
             kernel,
             positions,
@@ -163,25 +196,40 @@ class _Builder:
                 for c in constants
             ),
         )
-        for tile in plan.tiles:
-            self._tile(context, tile)
-            self.step += 1
-            self.tile += 1
 
-    def _tile(self, context: _NodeContext, tile: Tile) -> None:
+    def _tile(self, context: _NodeContext, tile: Tile, held: _Held, *, stored: bool = True) -> None:
         node = context.node
-        operands = self._inputs(context, tile)
-        constants = [self._constant(context, which, tile.output) for which in range(len(context.constants))]
+        operands = self._inputs(context, tile, held)
+        constants = [self._constant(context, which, tile) for which in range(len(context.constants))]
         info = self.graph.tensors[node.output]
         root = self.roots[node.output]
-        if root in self.resident_roots:
+        writes = tile.portion is None or tile.portion.last
+        if not writes:
+            output = _absent(info, tile.output)
+        elif root in self.resident_roots:
             output = self._whole(info, self._resident_buffer(root))
         else:
-            output = self._dense_tile(f"{node.name}/out", info, tile.output)
-        invocations = [Invocation(node.name, part, output, tuple(operands), tuple(constants)) for part in tile.parts]
+            output = self._result(node, info, tile.output, held)
+        invocations = [
+            Invocation(node.name, part, output, tuple(operands), tuple(constants), tile.portion) for part in tile.parts
+        ]
         self._run(context, invocations)
-        if root not in self.resident_roots:
+        if stored and writes and root not in self.resident_roots:
             self._store(node, info, tile.output, output.buffer)
+        self.step += 1
+        self.tiles[node.name] += 1
+
+    def _result(self, node: Node, info: TensorInfo, region: Region, held: _Held) -> PlacedOperand:
+        """Where a tile's result goes, in the layout of its readers when they are of the same group."""
+        phases = held.phases.get(info.name, (1, 1))
+        name = f"{node.name}/out"
+        if phases == (1, 1):
+            placed = self._dense_tile(name, info, region)
+        else:
+            placed = self._phased_tile(name, info, region, phases)
+        if info.name in held.regions:
+            held.placed[info.name] = placed
+        return placed
 
     def _resident_buffer(self, root: str) -> int:
         if root not in self.resident:
@@ -198,17 +246,26 @@ class _Builder:
         buffer = self._new_buffer(name, Space.LRAM, nbytes, BufferKind.ACTIVATION)
         return PlacedOperand(buffer, 0, region, row_major_strides(region.extent, info.dtype.size), info.dtype)
 
-    def _inputs(self, context: _NodeContext, tile: Tile) -> list[PlacedOperand]:
+    def _inputs(self, context: _NodeContext, tile: Tile, held: _Held) -> list[PlacedOperand]:
         """Operands of a tile; one that reads the same part of the same tensor as another shares its place."""
         placed: dict[tuple[str, Region, Layout], PlacedOperand] = {}
         operands = []
         for which, region in enumerate(tile.inputs):
             name = context.node.inputs[context.tensor_inputs[which]]
+            if name in held.regions and region.size:
+                operands.append(self._held_input(context, which, name, held))
+                continue
             key = (name, region, context.layouts[which])
             if key not in placed:
                 placed[key] = self._input(context, which, region)
             operands.append(placed[key])
         return operands
+
+    def _held_input(self, context: _NodeContext, which: int, name: str, held: _Held) -> PlacedOperand:
+        """An operand that a band makes, or loads once for all its nodes."""
+        if name not in held.placed:
+            held.placed[name] = self._input(context, which, held.regions[name])
+        return held.placed[name]
 
     def _input(self, context: _NodeContext, which: int, region: Region) -> PlacedOperand:
         node = context.node
@@ -217,7 +274,7 @@ class _Builder:
         if root in self.resident_roots:
             return self._whole(info, self._resident_buffer(root))
         if region.size == 0:
-            return PlacedOperand(-1, 0, region, row_major_strides(region.extent, info.dtype.size), info.dtype)
+            return _absent(info, region)
         phases = context.layouts[which].phases
         if phases == (1, 1):
             placed = self._dense_tile(f"{node.name}/{name}", info, region)
@@ -241,26 +298,35 @@ class _Builder:
         strides = row_major_strides(plane_shape, info.dtype.size)
         return PlacedOperand(buffer, 0, region, strides, info.dtype, phases, (phase_bytes * phases[1], phase_bytes))
 
-    def _constant(self, context: _NodeContext, which: int, output: Region) -> PlacedConstant:
+    def _constant(self, context: _NodeContext, which: int, tile: Tile) -> PlacedConstant:
+        """Granules of a constant that a tile needs, or of each the pieces that belong to its portion."""
         constant = context.constants[which]
         granules, granule_bytes = constant.data.shape
         first, count = 0, granules
         if constant.axis is not None:
-            start, extent = output.start[constant.axis], output.extent[constant.axis]
+            start, extent = tile.output.start[constant.axis], tile.output.extent[constant.axis]
             first = start // constant.step
             count = math.ceil((start + extent) / constant.step) - first
-        nbytes = count * granule_bytes
+        offset, nbytes = first * granule_bytes, granule_bytes
+        if tile.portion is not None and constant.pieces > 1:
+            piece = granule_bytes // constant.pieces
+            offset += tile.portion.box.start[0] * piece
+            nbytes = tile.portion.box.extent[0] * piece
         name = f"{context.node.name}/{constant.name}"
-        target = self._new_buffer(name, Space.LRAM, nbytes, BufferKind.WEIGHTS)
+        target = self._new_buffer(name, Space.LRAM, count * nbytes, BufferKind.WEIGHTS)
         source = Access(context.constant_buffers[which], Effect.READ)
-        self._loads(context.node, source, target, [Transfer(0, first * granule_bytes, nbytes)])
-        return PlacedConstant(target, first, count, granule_bytes)
+        whole = Transfer(0, offset, count * nbytes)
+        pieces = Transfer(0, offset, nbytes, ((count, granule_bytes),))
+        self._loads(context.node, source, target, [whole if count == 1 or nbytes == granule_bytes else pieces])
+        return PlacedConstant(target, first, count, nbytes)
 
     def _loads(self, node: Node, source: Access, target: int, transfers: Sequence[Transfer]) -> None:
         for transfer in transfers:
             cycles = dma_cycles(transfer.nbytes, self.config)
             self.ops.append(
-                Load(node.name, self.tile, self.step, source, Access(target, Effect.WRITE), transfer, cycles)
+                Load(
+                    node.name, self.tiles[node.name], self.step, source, Access(target, Effect.WRITE), transfer, cycles
+                )
             )
 
     def _store(self, node: Node, info: TensorInfo, region: Region, buffer: int) -> None:
@@ -292,11 +358,17 @@ class _Builder:
 
     def _apart(self, invocation: Invocation) -> dict[int, int]:
         """Addresses for the buffers of a kernel call, one behind the other."""
-        addresses, cursor = {}, 0
-        for operand in (invocation.output, *invocation.inputs, *invocation.constants):
-            if operand.buffer >= 0 and operand.buffer not in addresses:
-                addresses[operand.buffer] = cursor
-                cursor += -(-self.buffers[operand.buffer].nbytes // self.config.lram_word) * self.config.lram_word
+        addresses: dict[int, int] = {}
+        cursor = 0
+        placed: tuple[PlacedOperand | PlacedConstant, ...] = (
+            invocation.output,
+            *invocation.inputs,
+            *invocation.constants,
+        )
+        for buffer in (operand.buffer for operand in placed):
+            if buffer >= 0 and buffer not in addresses:
+                addresses[buffer] = cursor
+                cursor += -(-self.buffers[buffer].nbytes // self.config.lram_word) * self.config.lram_word
         return addresses
 
     def _run_together(self, context: _NodeContext, runs: Sequence[tuple[int, Invocation, _Chunk]]) -> None:
@@ -327,15 +399,22 @@ class _Builder:
 
     def _operand_accesses(self, context: _NodeContext, invocation: Invocation) -> tuple[Access, ...]:
         node = context.node
-        accesses = [Access(invocation.output.buffer, Effect.WRITE, node.output, invocation.region)]
+        accesses = []
+        if invocation.output.buffer >= 0:
+            accesses.append(Access(invocation.output.buffer, Effect.WRITE, node.output, invocation.region))
         for position, operand in zip(context.tensor_inputs, invocation.inputs, strict=True):
             if operand.buffer < 0:
                 continue
             name = node.inputs[position]
-            region = context.kernel.input_region(self.graph, node, position, invocation.region)
+            region = region_of(context.kernel, self.graph, node, position, invocation.region, invocation.portion)
             if region.size:
                 if context.kernel.reads_whole_rows:
                     region = Region((*region.start[:-1], 0), (*region.extent[:-1], self.graph.tensors[name].shape[-1]))
                 accesses.append(Access(operand.buffer, Effect.READ, name, region))
         accesses += [Access(constant.buffer, Effect.READ) for constant in invocation.constants]
         return tuple(accesses)
+
+
+def _absent(info: TensorInfo, region: Region) -> PlacedOperand:
+    """An operand that a tile leaves out."""
+    return PlacedOperand(-1, 0, region, row_major_strides(region.extent, info.dtype.size), info.dtype)

@@ -34,19 +34,20 @@ def dependencies(program: HlProgram, addresses: AddressMap) -> list[dict[WaitFor
     """
     engines = [engine_of(op) for op in program.ops]
     tenants = _Tenants(program, addresses)
-    history: dict[int, list[tuple[int, Access]]] = {}
+    history: dict[tuple[int, Effect], list[tuple[int, Access]]] = {}
     result: list[dict[WaitFor, int]] = []
     for position, op in enumerate(program.ops):
         needed: dict[WaitFor, int] = {}
         for access in op.accesses:
-            for earlier, other in history.get(access.buffer, ()):
-                if other.conflicts_with(access):
-                    _latest(needed, engines[earlier], earlier)
+            for effect in Effect if access.effect is Effect.WRITE else (Effect.WRITE,):
+                for earlier, other in history.get((access.buffer, effect), ()):
+                    if other.conflicts_with(access):
+                        _latest(needed, engines[earlier], earlier)
             if access.effect is Effect.WRITE:
                 for engine, earlier in tenants.before(access.buffer).items():
                     _latest(needed, engine, earlier)
         for access in op.accesses:
-            history.setdefault(access.buffer, []).append((position, access))
+            history.setdefault((access.buffer, access.effect), []).append((position, access))
             tenants.record(access.buffer, engines[position], position)
         needed.pop(engines[position], None)
         result.append(needed)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from torq_byoc.codegen.build import build
-from torq_byoc.codegen.hl import HlProgram, Load
+from torq_byoc.codegen.hl import HlProgram, Load, SliceRun
 from torq_byoc.codegen.lower import lower
 from torq_byoc.codegen.memory import memory_map
 from torq_byoc.codegen.passes import LedgerEntry, run_passes
@@ -82,7 +82,7 @@ def _layer_bytes(program: HlProgram) -> dict[str, dict[str, int]]:
     """DMA bytes of every node by direction and by what was moved."""
     layers: dict[str, dict[str, int]] = {}
     for op in program.ops:
-        if not hasattr(op, "transfer"):
+        if isinstance(op, SliceRun):
             continue
         inward = isinstance(op, Load)
         kind = program.buffers[(op.target if inward else op.source).buffer].kind.value

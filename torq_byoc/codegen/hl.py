@@ -13,6 +13,7 @@ from enum import Enum
 import numpy as np
 
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
+from torq_byoc.kernels.portion import Portion
 from torq_byoc.npu_model.dtypes import DType
 
 
@@ -127,13 +128,15 @@ class PlacedConstant:
 
 @dataclass(frozen=True)
 class Invocation:
-    """One kernel call: the part of the node's output that one slice computes, and its operands."""
+    """One kernel call: the part of the node's output that one slice computes, and its operands; with ``portion``
+    that part of the reduction, sums being carried from call to call."""
 
     node: str
     region: Region
     output: PlacedOperand
     inputs: tuple[PlacedOperand, ...]
     constants: tuple[PlacedConstant, ...]
+    portion: Portion | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from torq_byoc.codegen.build import invocation_tasks
 from torq_byoc.codegen.declare import declare, program_sources
 from torq_byoc.codegen.dependencies import dependencies, engine_of, start_times
-from torq_byoc.codegen.hl import BufferKind, HlProgram, Load, Op, SliceRun, Space
+from torq_byoc.codegen.hl import Buffer, BufferKind, HlProgram, Load, Op, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
 from torq_byoc.errors import InternalError
@@ -144,10 +144,14 @@ def _segments(program: HlProgram, memory: MemoryMap, images: Mapping[int, bytear
         data = np.zeros(end - base, np.uint8)
         for buffer in members:
             offset = memory.addresses.address[buffer.index] - base
-            content = images[buffer.index] if kind is BufferKind.PROGRAM else buffer.content
-            data[offset : offset + buffer.nbytes] = np.frombuffer(memoryview(content), np.uint8)
+            data[offset : offset + buffer.nbytes] = np.frombuffer(_image(buffer, images), np.uint8)
         segments.append(Segment(base, data.tobytes(), kind.value))
     return tuple(segments)
+
+
+def _image(buffer: Buffer, images: Mapping[int, bytearray]) -> bytearray | np.ndarray:
+    """The bytes of a constant buffer: what it holds from the start, or a program that was encoded."""
+    return images[buffer.index] if buffer.content is None else buffer.content
 
 
 def _bindings(program: HlProgram, memory: MemoryMap, graph: OpGraph) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:

@@ -13,31 +13,32 @@ import numpy as np
 from torq_byoc.kernels.columns import columns_divide
 from torq_byoc.kernels.conv_packing import pack_pairs, pack_weights
 from torq_byoc.kernels.conv_reference import convolve
-from torq_byoc.kernels.conv_tile import ConvTile, conv_axes, conv_geometry, conv_shape
+from torq_byoc.kernels.conv_tile import ConvTile, carried_box, conv_axes, conv_geometry, conv_shape
 from torq_byoc.kernels.depthwise import depthwise_nests
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import (
     ConstantPlacement,
-    Kernel,
     Layout,
     PackedConstant,
     Placement,
     Region,
     register,
 )
+from torq_byoc.kernels.portion import CarryingKernel, Portion, alu_config
 from torq_byoc.kernels.rescaling import act_config, pair_type
 from torq_byoc.kernels.windows import explicit_pads, window_axes
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, Role, SliceTask, Tag
+from torq_byoc.npu_model.isa import Op0, Op1, Role, SliceTask, Tag
 
 
 @register
-class Conv2d(Kernel):
+class Conv2d(CarryingKernel):
     """Two-dimensional convolution, dense, grouped or depthwise, with a constant kernel."""
 
     op = "conv2d"
     reads_whole_rows = True
+    writes_phases = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``; exact for integers, fp32 accumulation for bf16."""
@@ -75,10 +76,11 @@ class Conv2d(Kernel):
         pairs = pack_pairs(
             node.rescale, shape.out_channels, shape.packing_groups, shape.block, shape.data_type.is_float
         )
-        granules = -(-shape.out_channels // shape.granule_channels)
-        return tuple(
-            PackedConstant(name, data.reshape(granules, -1), axis=1, step=shape.granule_channels)
-            for name, data in (("weights", weights), ("pairs", pairs))
+        granules, step = -(-shape.out_channels // shape.granule_channels), shape.granule_channels
+        pieces = shape.group_in if step == shape.block else 1
+        return (
+            PackedConstant("weights", weights.reshape(granules, -1), axis=1, step=step, pieces=pieces),
+            PackedConstant("pairs", pairs.reshape(granules, -1), axis=1, step=step),
         )
 
     def input_layout(self, graph: OpGraph, node: Node, position: int) -> Layout:
@@ -99,6 +101,22 @@ class Conv2d(Kernel):
         last = (output.start[1] + output.extent[1] - 1) // group_out
         channels = (last + 1 - first) * group_in
         return Region((output.start[0], first * group_in, row, column), (output.extent[0], channels, height, width))
+
+    def reduction(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
+        """Input channels; none when there are groups, or when no row of pixels fits PRAM."""
+        shape = conv_shape(graph, node, config)
+        return (shape.in_channels,) if shape.groups == 1 and self.carried_boxes(graph, node, config) else ()
+
+    def carried_boxes(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[tuple[int, ...], ...]:
+        """A block of output channels by as many pixels as a vector has lanes."""
+        box = carried_box(conv_shape(graph, node, config), config)
+        return (box,) if box else ()
+
+    def portion_region(self, graph: OpGraph, node: Node, position: int, output: Region, portion: Region) -> Region:
+        """``input_region`` with a range of input channels."""
+        whole = self.input_region(graph, node, position, output)
+        start, extent = (*whole.start[:1], *portion.start), (*whole.extent[:1], *portion.extent)
+        return Region((*start, *whole.start[2:]), (*extent, *whole.extent[2:]))
 
     def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
         """Images and rows anywhere, channels at granules, columns where the border allows."""
@@ -123,6 +141,23 @@ class Conv2d(Kernel):
         tile = ConvTile.of(shape, region, output, inputs[0], constants, act)
         nests = depthwise_nests(tile) if shape.depthwise else _dense_nests(tile)
         return [build(nest, config) for nest in nests]
+
+    def portion_tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        portion: Portion,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """See ``CarryingKernel.portion_tasks``."""
+        shape = conv_shape(graph, node, config)
+        act = act_config(node.rescale, shape.data_type, shape.weight_type)
+        tile = ConvTile.of(shape, region, output, inputs[0], constants, act, portion)
+        return [build(nest, config) for nest in _dense_nests(tile)]
 
     def macs(self, graph: OpGraph, node: Node) -> int:
         """Output elements x (C / groups) x KH x KW."""
@@ -178,13 +213,13 @@ def _nest(tile: ConvTile, run: _Run) -> LoopNest:
         LoopSpec("block", run.blocks, Role.PARALLEL, Tag.OUT_CHANNEL),
         tile.lane_loop(),
         LoopSpec("member", run.members, Role.GROUP, Tag.OUT_CHANNEL),
-        LoopSpec("channel", shape.group_in, Role.REDUCE, Tag.IN_CHANNEL),
+        LoopSpec("channel", tile.channels[1], Role.REDUCE, Tag.IN_CHANNEL),
         *tile.kernel_loops(),
     ]
     return LoopNest(
         loops=tuple(loops),
         data=Operand(
-            tile.data_address(run.group * shape.group_in),
+            tile.data_address(run.group * shape.group_in + tile.channels[0]),
             shape.data_type,
             {"n": source[0], "group": shape.group_in * source[1], "channel": source[1], **tile.phase_strides()},
         ),
@@ -208,7 +243,7 @@ def _nest(tile: ConvTile, run: _Run) -> LoopNest:
                 "member": output[1],
             },
         ),
-        alu=AluConfig(Op0.MUL, Op1.ACC),
+        alu=alu_config(Op0.MUL, Op1.ACC, tile.portion),
         act=tile.act,
         plane=tile.walk.plane,
         window=tile.walk.window,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.errors import UnsupportedOpError
-from torq_byoc.kernels.columns import whole_fit
+from torq_byoc.kernels.columns import columns_divide, whole_fit
 from torq_byoc.kernels.conv_block import BLOCK, block_channels
 from torq_byoc.kernels.conv_packing import kernel_extents
 from torq_byoc.kernels.dsl import LoopSpec
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.planes import PlaneWalk, WindowGeometry
+from torq_byoc.kernels.portion import Portion
 from torq_byoc.kernels.rescaling import pair_bytes
 from torq_byoc.kernels.windows import Axis, window_axes
 from torq_byoc.npu_model.config import NpuConfig
@@ -125,6 +127,25 @@ def conv_geometry(graph: OpGraph, node: Node) -> WindowGeometry | None:
     return WindowGeometry(rows, columns, fit.lead, fit.trail) if fit else None
 
 
+def carried_box(shape: ConvShape, config: NpuConfig) -> tuple[int, ...] | None:
+    """The largest output box of one image whose accumulators fit PRAM; None when not even one row of it does.
+
+    The lanes run over the frame: over as many rows as a vector holds, or over the part of a row that it holds where
+    columns can be cut.  Zero taps and the border may put positions before the first output of a row.
+    """
+    columns = shape.geometry.plane_columns
+    channels = min(shape.block, shape.out_channels)
+    lanes = config.vector_width(shape.data_type, shape.weight_type, channels)
+    pitch = math.ceil(shape.geometry.columns.size / shape.geometry.columns.stride)
+    lead = columns.dilation * (columns.kernel + shape.geometry.lead + shape.geometry.trail) // columns.stride
+    rows = 1 + (lanes - min(pitch, lead + columns.out)) // pitch
+    if rows >= 1:
+        return 1, channels, min(rows, shape.geometry.rows.out), columns.out
+    if lanes <= lead or not columns_divide(columns, shape.geometry.lead, shape.geometry.trail):
+        return None
+    return 1, channels, 1, lanes - lead
+
+
 @dataclass(frozen=True)
 class ConvTile:
     """One tile of a convolution: its region, where everything lies, and how the plane is walked."""
@@ -137,6 +158,7 @@ class ConvTile:
     pairs: ConstantPlacement
     walk: PlaneWalk
     act: ActConfig
+    portion: Portion | None
 
     @classmethod
     def of(
@@ -147,10 +169,18 @@ class ConvTile:
         source: Placement,
         constants: Sequence[ConstantPlacement],
         act: ActConfig,
+        portion: Portion | None = None,
     ) -> ConvTile:
-        """The tile of a ``Kernel.tasks`` call."""
+        """The tile of a ``Kernel.tasks`` call, or of one for a portion of the input channels."""
         walk = shape.geometry.walk(region, output, source, shape.pad_value)
-        return cls(shape, region, output, source, constants[0], constants[1], walk, act)
+        return cls(shape, region, output, source, constants[0], constants[1], walk, act, portion)
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """First input channel of a group, and the number of channels, that are folded."""
+        if self.portion is None:
+            return 0, self.shape.group_in
+        return self.portion.box.start[0], self.portion.box.extent[0]
 
     @property
     def block_bytes(self) -> int:

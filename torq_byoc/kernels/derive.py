@@ -22,6 +22,7 @@ class Derivation:
         (self.lane,) = nest.names(Role.LANE)
         self.group = next(iter(nest.names(Role.GROUP)), None)
         self.weight_type = nest.weight.dtype if nest.weight else None
+        self.outputs = nest.alu is None or nest.alu.output
         self.act_width = self._act_width()
         self.vector = nest.vector or self._widest_vector()
         self.steps = {self.lane: self.vector}
@@ -63,10 +64,11 @@ class Derivation:
             ndls += self._data(nest.data)
             if nest.weight is not None:
                 ndls += self._weight(nest.weight)
-            if nest.bias is not None:
+            if nest.bias is not None and self.outputs:
                 ndls += self._bias(nest.bias)
             ndls += self._partials(nest.data.dtype)
-        ndls.append(self._result())
+        if self.outputs:
+            ndls.append(self._result())
         return SliceTask(
             loops=tuple(Loop(loop.tag, loop.extent, loop.role) for loop in nest.loops),
             vector=self.vector,
@@ -210,17 +212,18 @@ class Derivation:
 
     def _partials(self, dtype: DType) -> list[Ndl]:
         steps = _register(self._nest_dims(None))
+        kept = [Ndl(Agent.CEPW, 0, dtype, steps), Ndl(Agent.CEPR, 0, dtype, steps)]
+        return [*kept, Ndl(Agent.ACPR, 0, dtype, self._drained())] if self.outputs else kept
+
+    def _drained(self) -> tuple[NdlDim, ...]:
+        """How ACT takes the accumulators of a vector from PRAM."""
         drained = self._nest_dims(None, reduce=False)
         if self.group and self.nest.weights > 1:
             drained.append(NdlDim(DimKind.H, self.index[self.group], self.nest.weights, 0))
         lane, width = self.index[self.lane], self.act_width
         drained.append(NdlDim(DimKind.H, lane, math.ceil(self.vector / width), 0, width))
         drained.append(NdlDim(DimKind.L, lane, min(width, self.vector), 0))
-        return [
-            Ndl(Agent.CEPW, 0, dtype, steps),
-            Ndl(Agent.CEPR, 0, dtype, steps),
-            Ndl(Agent.ACPR, 0, dtype, tuple(drained)),
-        ]
+        return tuple(drained)
 
     def _result(self) -> Ndl:
         result, window = self.nest.result, self.nest.window

@@ -83,13 +83,15 @@ class PackedConstant:
 
     ``data`` is uint8[granules, bytes a granule].  Granule g belongs to output indices [g * step,
     (g + 1) * step) along ``axis`` of the output; a tile loads the granules that cover its region.
-    ``axis`` None: one granule that every tile needs.
+    ``axis`` None: one granule that every tile needs.  ``pieces`` above 1: every granule consists of so many
+    equal pieces back to back, one an index of the first reduction axis (``portion.CarryingKernel``).
     """
 
     name: str
     data: np.ndarray
     axis: int | None = None
     step: int = 1
+    pieces: int = 1
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,12 @@ class Kernel(ABC):
         op: the operator.
         reads_whole_rows: tasks read all columns of the input rows that are there, also those that no result
             of their region depends on (lanes that walk a plane).
+        writes_phases: tasks can write an output tile that lies in the stride phases of its reader.
     """
 
     op: str
     reads_whole_rows: bool = False
+    writes_phases: bool = False
 
     @abstractmethod
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:

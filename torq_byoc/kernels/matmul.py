@@ -14,15 +14,16 @@ import numpy as np
 from torq_byoc.kernels.dsl import build
 from torq_byoc.kernels.exact import exact_matmul
 from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
 from torq_byoc.kernels.matmul_tile import ROWS, Product, column_block, operand_region, packs_b
+from torq_byoc.kernels.portion import CarryingKernel, Portion
 from torq_byoc.kernels.rescaling import is_identity, is_uniform, pairs, rescaled
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import SliceTask
 
 
 @register
-class Matmul(Kernel):
+class Matmul(CarryingKernel):
     """Batched matrix product a[..., M, K] @ b[..., K, N]; leading dims broadcast."""
 
     op = "matmul"
@@ -50,7 +51,8 @@ class Matmul(Kernel):
         packed = []
         if packs_b(graph, node):
             b = graph.constants[node.inputs[1]]
-            packed.append(PackedConstant("weights", _column_blocks(b.reshape(b.shape[-2:]), block), last, block))
+            blocks = _column_blocks(b.reshape(b.shape[-2:]), block)
+            packed.append(PackedConstant("weights", blocks, last, block, pieces=b.shape[-2]))
         if not is_identity(node.rescale):
             packed.append(self._pairs(graph, node, block, last))
         return tuple(packed)
@@ -70,6 +72,20 @@ class Matmul(Kernel):
         """Rows of a with all of k; all of k with the columns of b; 0 along broadcast leading dims."""
         return operand_region(graph.tensors[node.inputs[position]].shape, position, output)
 
+    def reduction(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
+        """K."""
+        del config
+        return (graph.tensors[node.inputs[0]].shape[-1],)
+
+    def carried_boxes(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[tuple[int, ...], ...]:
+        """A group of rows by a block of columns."""
+        leading = len(graph.tensors[node.output].shape) - 2
+        return ((*(1,) * leading, ROWS, column_block(graph, node, config)),)
+
+    def portion_region(self, graph: OpGraph, node: Node, position: int, output: Region, portion: Region) -> Region:
+        """``input_region`` with a range of k."""
+        return operand_region(graph.tensors[node.inputs[position]].shape, position, output, portion)
+
     def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
         """Leading dims anywhere, rows at groups of four, columns at whole vectors."""
         leading = len(graph.tensors[node.output].shape) - 2
@@ -88,6 +104,22 @@ class Matmul(Kernel):
         """See ``Kernel.tasks``: up to four tasks, for whole and remaining rows and columns."""
         block = column_block(graph, node, config)
         product = Product.of(graph, node, region, output, inputs, constants, block)
+        return [build(nest, config) for nest in product.nests()]
+
+    def portion_tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        portion: Portion,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """See ``CarryingKernel.portion_tasks``."""
+        block = column_block(graph, node, config)
+        product = Product.of(graph, node, region, output, inputs, constants, block, portion)
         return [build(nest, config) for nest in product.nests()]
 
     def macs(self, graph: OpGraph, node: Node) -> int:

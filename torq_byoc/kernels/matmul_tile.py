@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
+from torq_byoc.kernels.portion import Portion, alu_config
 from torq_byoc.kernels.rescaling import act_config, is_identity, is_uniform, pair_bytes, pair_type
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, Role, Tag
+from torq_byoc.npu_model.isa import Op0, Op1, Role, Tag
 
 ROWS = 4
 """Rows of a that share the data vector: the ALU groups of an outer product."""
@@ -28,7 +29,9 @@ def column_block(graph: OpGraph, node: Node, config: NpuConfig) -> int:
     """Columns of b in one block: a vector, evened out over the blocks.
 
     When K is so long that a vector of columns crowds the on-chip memory, a block is as narrow as is comfortable,
-    but not so narrow that its load takes less time than the rows of a keep the slices busy with it.
+    but not so narrow that its load takes less time than the rows of a keep the slices busy with it.  Where that
+    leaves little of a vector, blocks stay whole and the product is divided along K: when PRAM holds all rows over
+    a whole vector, and when narrow blocks would load more bytes a product than the sums that fit PRAM do.
     """
     a, b = (graph.tensors[name] for name in node.inputs[:2])
     inner, columns = b.shape[-2:]
@@ -39,6 +42,10 @@ def column_block(graph: OpGraph, node: Node, config: NpuConfig) -> int:
     comfortable = config.lram_usable // (_COMFORTABLE_SHARE * column_bytes)
     largest = config.lram_usable // (_LARGEST_SHARE * column_bytes)
     rows = math.prod(a.shape[:-1])
+    carried_rows = ROWS * config.slices
+    beside_rows = min(largest, config.lram_usable // column_bytes - 2 * carried_rows)
+    if rows <= carried_rows or beside_rows * (carried_rows + vector) < carried_rows * vector:
+        return math.ceil(columns / math.ceil(columns / vector))
     busy = math.ceil(rows / (ROWS * config.slices) * config.dma_bytes_per_cycle / b.dtype.size)
     widest = max(1, min(vector, largest, max(comfortable, busy)))
     return math.ceil(columns / math.ceil(columns / widest))
@@ -50,15 +57,19 @@ def packs_b(graph: OpGraph, node: Node) -> bool:
     return name in graph.constants and all(extent == 1 for extent in graph.tensors[name].shape[:-2])
 
 
-def operand_region(shape: Sequence[int], position: int, output: Region) -> Region:
-    """The box of a (position 0) or b (position 1) under an output box; broadcast leading dims have extent 1."""
+def operand_region(shape: Sequence[int], position: int, output: Region, portion: Region | None = None) -> Region:
+    """The box of a (position 0) or b (position 1) under an output box; broadcast leading dims have extent 1.
+
+    ``portion`` is a range of k; None takes all of it.
+    """
     dims = len(shape) - 2
     first = len(output.start) - len(shape)
     start = tuple(output.start[first + d] if shape[d] > 1 else 0 for d in range(dims))
     extent = tuple(output.extent[first + d] if shape[d] > 1 else 1 for d in range(dims))
+    k = portion or Region((0,), (shape[-1 - position],))
     if position == 0:
-        return Region((*start, output.start[-2], 0), (*extent, output.extent[-2], shape[-1]))
-    return Region((*start, 0, output.start[-1]), (*extent, shape[-2], output.extent[-1]))
+        return Region((*start, output.start[-2], *k.start), (*extent, output.extent[-2], *k.extent))
+    return Region((*start, *k.start, output.start[-1]), (*extent, *k.extent, output.extent[-1]))
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class Product:
     """One tile of a matrix product.
 
     Attributes:
-        inner: K.
+        inner: K, or its part in ``portion``.
         block, block_bytes: columns of a packed block, and bytes between blocks; 0 bytes when b lies row-major.
         pairs, pair_step: address of the first bias/scale entry (None: ACT does without), bytes a column.
     """
@@ -102,6 +113,7 @@ class Product:
     pairs: int | None
     pair_step: int
     node: Node
+    portion: Portion | None
 
     @classmethod
     def of(
@@ -113,25 +125,27 @@ class Product:
         inputs: Sequence[Placement],
         constants: Sequence[ConstantPlacement],
         block: int,
+        portion: Portion | None = None,
     ) -> Product:
-        """The product of a ``Kernel.tasks`` call."""
+        """The product of a ``Kernel.tasks`` call, or of one for a portion of K."""
         a_info, b_info = (graph.tensors[name] for name in node.inputs[:2])
         rank = len(region.start)
-        a = _Matrix.at(inputs[0], a_info.shape, operand_region(a_info.shape, 0, region), rank)
+        k = portion.box if portion else None
+        a = _Matrix.at(inputs[0], a_info.shape, operand_region(a_info.shape, 0, region, k), rank)
         packed = packs_b(graph, node)
         if packed:
             weights, size = constants[0], b_info.dtype.size
             address = weights.granule(region.start[-1] // block)
             b = _Matrix(address, b_info.dtype, (0,) * (rank - 2), block * size, size)
         else:
-            b = _Matrix.at(inputs[1], b_info.shape, operand_region(b_info.shape, 1, region), rank)
+            b = _Matrix.at(inputs[1], b_info.shape, operand_region(b_info.shape, 1, region, k), rank)
         pairs_address, step = None, 0
         if not is_identity(node.rescale):
             step = 0 if is_uniform(node.rescale) else pair_bytes(a_info.dtype.is_float)
             pairs_address = constants[-1].granule(region.start[-1] // block if step else 0)
         return cls(
             region=region,
-            inner=b_info.shape[-2],
+            inner=k.extent[0] if k else b_info.shape[-2],
             a=a,
             b=b,
             result=_Matrix.at(output, graph.tensors[node.output].shape, region, rank),
@@ -140,6 +154,7 @@ class Product:
             pairs=pairs_address,
             pair_step=step,
             node=node,
+            portion=portion,
         )
 
     def nests(self) -> Iterator[LoopNest]:
@@ -195,7 +210,7 @@ class Product:
                     "row": self.result.row,
                 },
             ),
-            alu=AluConfig(Op0.MUL, Op1.ACC),
+            alu=alu_config(Op0.MUL, Op1.ACC, self.portion),
             act=act_config(self.node.rescale, self.a.dtype, self.b.dtype),
             weights=members,
         )

@@ -38,7 +38,8 @@ class LoopNest:
 
     Attributes:
         loops: outermost first; reduce loops innermost.
-        data, weight, bias, result: operands; ``weight`` None means the ALU bypasses W.
+        data, weight, bias, result: operands; ``weight`` None means the ALU bypasses W.  A nest that leaves its
+            sums in PRAM (``alu.output`` False) makes no use of bias and result, but they shape its vector.
         vector: lanes a cycle; 0 takes the widest the types allow.
         weights: group members a cycle.
     """

@@ -29,6 +29,7 @@ class _Pool(Kernel):
 
     fold: Op1
     reads_whole_rows = True
+    writes_phases = True
 
     def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """The image."""

@@ -15,20 +15,21 @@ from torq_byoc.kernels.bias_operand import bias_constants, bias_view
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec
 from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.portion import CarryingKernel, Portion, alu_config
 from torq_byoc.kernels.rescaling import is_identity
 from torq_byoc.kernels.results import finish, float_fold_vector, node_act, widen
 from torq_byoc.kernels.views import View, cheapest, collapse, view, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.isa import ActMode, AluConfig, Op0, Op1, Role, SliceTask
+from torq_byoc.npu_model.isa import ActMode, Op0, Op1, Role, SliceTask
 
 _FOLDS = {"sum": Op1.ACC, "max": Op1.MAX, "min": Op1.MIN, "argmax": Op1.AMAX, "argmin": Op1.AMIN}
 _INDEX_KINDS = frozenset({"argmax", "argmin"})
 
 
 @register
-class Reduce(Kernel):
+class Reduce(CarryingKernel):
     """``reduce``: y = rescale(fold of x over axes)."""
 
     op = "reduce"
@@ -72,11 +73,29 @@ class Reduce(Kernel):
 
     def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:
         """The box along kept axes, everything along reduced ones."""
+        return self.portion_region(graph, node, position, output, Region.whole(_reduced(graph, node)))
+
+    def reduction(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
+        """The reduced axes; none for the index of an extremum, whose state is more than the accumulator."""
+        del config
+        return () if node.attrs["kind"] in _INDEX_KINDS else _reduced(graph, node)
+
+    def carried_boxes(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[tuple[int, ...], ...]:
+        """A vector along one of the axes."""
+        shape = graph.tensors[node.output].shape
+        vector = _widest(graph, node, config) or config.vector_width(input_types(graph, node)[0], None, 1)
+        boxes = [tuple(min(vector, n) if a == lane else 1 for a, n in enumerate(shape)) for lane in range(len(shape))]
+        return tuple(dict.fromkeys([*reversed(boxes), (1,) * len(shape)]))
+
+    def portion_region(self, graph: OpGraph, node: Node, position: int, output: Region, portion: Region) -> Region:
+        """The box along kept axes, the portion along reduced ones."""
         del position
         shape = graph.tensors[node.inputs[0]].shape
         start, extent = [0] * len(shape), list(shape)
         for axis, out_axis in _kept_axes(graph, node):
             start[axis], extent[axis] = output.start[out_axis], output.extent[out_axis]
+        for axis, first, size in zip(_axes(node), portion.start, portion.extent, strict=True):
+            start[axis], extent[axis] = first, size
         return Region(tuple(start), tuple(extent))
 
     def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
@@ -95,15 +114,43 @@ class Reduce(Kernel):
         constants: Sequence[ConstantPlacement],
     ) -> list[SliceTask]:
         """One task with the cheapest lane loop."""
-        source = view(inputs[0], self.input_region(graph, node, 0, region).start)
+        return self._tasks(graph, node, config, region, None, output, inputs, constants)
+
+    def portion_tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        portion: Portion,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """See ``CarryingKernel.portion_tasks``."""
+        return self._tasks(graph, node, config, region, portion, output, inputs, constants)
+
+    def _tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        portion: Portion | None,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        box = portion.box if portion else Region.whole(_reduced(graph, node))
+        source = view(inputs[0], self.portion_region(graph, node, 0, region, box).start)
         rows = _kept_view(graph, node, source, len(region.extent))
         bias = bias_view(node.rescale, region, constants, is_float=source.dtype.is_float)
         operands = (view(output, region.start), rows, *([bias] if bias else []))
         extents, views = collapse(region.extent, operands)
-        loops, steps = _reduce_loops(graph, node, source)
-        alu = AluConfig(Op0.DBYP, _FOLDS[node.attrs["kind"]])
+        loops, steps = _reduce_loops(node, source, box.extent)
+        alu = alu_config(Op0.DBYP, _FOLDS[node.attrs["kind"]], portion)
         act = node_act(node, ActMode.ACT, source.dtype)
-        widest = 0 if node.attrs["kind"] == "sum" else float_fold_vector(node.rescale, source.dtype, config)
+        widest = _widest(graph, node, config)
 
         def nests() -> Iterator[LoopNest]:
             for walk in walks(extents):
@@ -141,10 +188,22 @@ def _kept_view(graph: OpGraph, node: Node, source: View, rank: int) -> View:
     return View(source.address, source.dtype, tuple(strides))
 
 
-def _reduce_loops(graph: OpGraph, node: Node, source: View) -> tuple[list[LoopSpec], dict[str, int]]:
-    """The reduce loops in row-major order of the reduced axes, and the D strides along them."""
-    shape, axes = graph.tensors[node.inputs[0]].shape, _axes(node)
-    reduced = View(source.address, source.dtype, tuple(source.strides[axis] for axis in axes))
-    extents, (walked,) = collapse([shape[axis] for axis in axes], [reduced])
-    loops = [LoopSpec(f"r{index}", extent, Role.REDUCE) for index, extent in enumerate(extents)]
+def _reduced(graph: OpGraph, node: Node) -> tuple[int, ...]:
+    """Extents of the reduced axes."""
+    shape = graph.tensors[node.inputs[0]].shape
+    return tuple(shape[axis] for axis in _axes(node))
+
+
+def _widest(graph: OpGraph, node: Node, config: NpuConfig) -> int:
+    """Most lanes of a fold; 0 as many as the type allows."""
+    if node.attrs["kind"] == "sum":
+        return 0
+    return float_fold_vector(node.rescale, input_types(graph, node)[0], config)
+
+
+def _reduce_loops(node: Node, source: View, extent: Sequence[int]) -> tuple[list[LoopSpec], dict[str, int]]:
+    """The reduce loops in row-major order of a box of the reduced axes, and the D strides along them."""
+    reduced = View(source.address, source.dtype, tuple(source.strides[axis] for axis in _axes(node)))
+    extents, (walked,) = collapse(extent, [reduced])
+    loops = [LoopSpec(f"r{index}", size, Role.REDUCE) for index, size in enumerate(extents)]
     return loops, {f"r{index}": stride for index, stride in enumerate(walked.strides)}

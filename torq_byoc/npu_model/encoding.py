@@ -6,7 +6,7 @@ strides, so code generation can size program buffers before it places anything.
 =========  =========================================================================================
 header     size u16, mark u8, flags u8, vector u16, weights u8, loops u8, descriptors u8
 ACT        mode u8, shift u8, rounding u8, sum bits u8, zero point i16, clip bounds 2 x f64
-ALU        op0 u8, op1 u8                                                       (flag ALU)
+ALU        op0 6 bits | no P clear, no P output as u8, op1 u8                  (flag ALU)
 loops      extent 28 bits | tag 4 bits as u32, role u8
 plane      see ``_PLANE``                                                       (flag PLANE)
 window     see ``_WINDOW``                                                      (flag WINDOW)
@@ -71,6 +71,7 @@ _TABLE = struct.Struct("<1024h")
 
 _HAS_ALU, _HAS_PLANE, _HAS_WINDOW, _HAS_TABLE, _HAS_FILL = 1, 2, 4, 8, 16
 _INTEGER_MIN, _INTEGER_MAX, _INTEGER_PAD = 32, 64, 128
+_NO_P_CLEAR, _NO_P_OUTPUT = 64, 128
 
 
 def encode_slice_program(tasks: Sequence[SliceTask]) -> bytes:
@@ -90,7 +91,7 @@ def encode_slice_task(task: SliceTask) -> bytes:
     """
     parts = [_encode_act(task.act)]
     if task.alu:
-        parts.append(pack(_ALU, "ALU", task.alu.op0, task.alu.op1))
+        parts.append(_encode_alu(task.alu))
     for loop in task.loops:
         word = bits("loop extent", loop.extent, 28) | bits("loop tag", loop.tag, 4) << 28
         parts.append(pack(_LOOP, "loop", word, loop.role))
@@ -176,6 +177,11 @@ def _encode_act(act: ActConfig) -> bytes:
     return pack(_ACT, "ACT", act.mode, act.shift, act.rounding, act.sum_bits, act.zero_point, low, high)
 
 
+def _encode_alu(alu: AluConfig) -> bytes:
+    kept = (0 if alu.clear else _NO_P_CLEAR) | (0 if alu.output else _NO_P_OUTPUT)
+    return pack(_ALU, "ALU", alu.op0 | kept, alu.op1)
+
+
 def _encode_plane(plane: Plane) -> bytes:
     return pack(
         _PLANE,
@@ -224,8 +230,7 @@ def _decode_task(data: bytes) -> SliceTask:
     act = _decode_act(reader, flags)
     alu = None
     if flags & _HAS_ALU:
-        op0, op1 = reader.take(_ALU)
-        alu = AluConfig(Op0(op0), Op1(op1))
+        alu = _decode_alu(reader)
     loops = tuple(_decode_loop(reader) for _ in range(loop_count))
     plane = _decode_plane(reader, flags) if flags & _HAS_PLANE else None
     window = OutputWindow(*reader.take(_WINDOW)) if flags & _HAS_WINDOW else None
@@ -238,6 +243,12 @@ def _decode_task(data: bytes) -> SliceTask:
     if reader.remaining:
         raise reader.malformed(f"{reader.remaining} bytes after the task's last field")
     return SliceTask(loops, vector, weights, ndls, alu, act, plane, window, table, fill)
+
+
+def _decode_alu(reader: Reader) -> AluConfig:
+    op0, op1 = reader.take(_ALU)
+    kept = _NO_P_CLEAR | _NO_P_OUTPUT
+    return AluConfig(Op0(op0 & ~kept), Op1(op1), clear=not op0 & _NO_P_CLEAR, output=not op0 & _NO_P_OUTPUT)
 
 
 def _decode_act(reader: Reader, flags: int) -> ActConfig:

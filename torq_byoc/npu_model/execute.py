@@ -7,13 +7,13 @@ results overlap operands of other points have no defined meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from torq_byoc.npu_model.alu import AluPlan, accumulates_float
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.isa import ActConfig, Agent, Op0, SliceTask
+from torq_byoc.npu_model.isa import ActConfig, Agent, AluConfig, Op0, Op1, SliceTask
 from torq_byoc.npu_model.numerics import apply_act
 from torq_byoc.npu_model.operands import (
     Axis,
@@ -26,6 +26,7 @@ from torq_byoc.npu_model.operands import (
 )
 from torq_byoc.npu_model.operands_plane import PlaneOperand
 from torq_byoc.npu_model.operands_result import ResultOperand
+from torq_byoc.npu_model.partials import CARRIED_FOLDS
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,49 @@ class Pass:
     data: MemoryOperand | PlaneOperand
     weight: MemoryOperand | None
     bias: BiasOperand | None
-    result: ResultOperand
+    result: ResultOperand | None
     alu: AluPlan
 
-    def run(self, lram: np.ndarray, act: ActConfig, is_float: bool, table: np.ndarray | None) -> None:
-        """Read, compute, write."""
+    def sums(self, lram: np.ndarray, is_float: bool) -> np.ndarray:
+        """Read the operands and compute the accumulators."""
         planar = isinstance(self.data, PlaneOperand)
         data = self.data.read(lram, self.alu.work if planar else None)
         acc = self.alu.run(data, self.weight.read(lram) if self.weight else None)
         if not is_float and acc.dtype.kind == "f":
             acc = acc.astype(np.int32 if acc.dtype == np.float32 else np.int64)
+        return acc
+
+    def finish(
+        self, lram: np.ndarray, acc: np.ndarray, act: ActConfig, is_float: bool, table: np.ndarray | None
+    ) -> None:
+        """Turn accumulators into results and write them; nothing for a task without output."""
+        if self.result is None:
+            return
         bias: np.ndarray | float = self.bias.bias.read(lram) if self.bias else 0
         scale = self.bias.scale.read(lram) if self.bias and self.bias.scale else None
         self.result.write(lram, apply_act(acc, act, bias, scale, self.result.dtype, is_float, table))
+
+
+@dataclass
+class Pram:
+    """What a slice keeps between tasks: partial sums, an array for every box of lanes; None when it keeps none.
+
+    ``scalar`` is the scalar interpreter's PRAM: a number for every point of the nest.
+    """
+
+    sums: list[np.ndarray] | None = None
+    scalar: dict[tuple[int, ...], float] = field(default_factory=dict)
+
+    def continued(self, own: list[np.ndarray], op1: Op1) -> list[np.ndarray]:
+        """The partial sums with a task's own folded into them.
+
+        Raises:
+            VerificationError: there are none.
+        """
+        if self.sums is None:
+            raise refuse("a slice task continues from partial sums", "no task left any in PRAM")
+        wide = [sums if sums.dtype.kind == "f" or op1 is not Op1.ACC else sums.astype(np.int64) for sums in own]
+        return [CARRIED_FOLDS[op1](before, sums) for before, sums in zip(self.sums, wide, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -77,19 +108,28 @@ class TaskPlan:
     """An analysed slice task, ready to run any number of times."""
 
     passes: tuple[Pass, ...]
+    alu: AluConfig
     act: ActConfig
     is_float: bool
     table: np.ndarray | None
 
-    def run(self, lram: np.ndarray) -> None:
-        """Execute the task on a memory of uint8 elements.
+    def run(self, lram: np.ndarray, pram: Pram) -> None:
+        """Execute the task on a memory of uint8 elements and the partial sums of its slice.
 
         Raises:
-            VerificationError: the task leaves the memory.
+            VerificationError: the task leaves the memory, or continues from partial sums that are not there.
         """
         with np.errstate(all="ignore"):
-            for part in self.passes:
-                part.run(lram, self.act, self.is_float, self.table)
+            if self.alu.clear and self.alu.output:
+                for part in self.passes:
+                    part.finish(lram, part.sums(lram, self.is_float), self.act, self.is_float, self.table)
+                return
+            sums = [part.sums(lram, self.is_float) for part in self.passes]
+            if not self.alu.clear:
+                sums = pram.continued(sums, self.alu.op1)
+            pram.sums = None if self.alu.output else sums
+            for part, acc in zip(self.passes, sums, strict=True):
+                part.finish(lram, acc, self.act, self.is_float, self.table)
 
 
 @dataclass(frozen=True)
@@ -99,23 +139,25 @@ class FillPlan:
     value: np.ndarray
     results: tuple[ResultOperand, ...]
 
-    def run(self, lram: np.ndarray) -> None:
-        """Execute the task on a memory of uint8 elements."""
+    def run(self, lram: np.ndarray, pram: Pram) -> None:
+        """Execute the task on a memory of uint8 elements; no partial sums take part."""
+        del pram
         for result in self.results:
             result.write(lram, self.value)
 
 
-def execute_task(task: SliceTask, lram: np.ndarray) -> None:
+def execute_task(task: SliceTask, lram: np.ndarray, pram: Pram | None = None) -> None:
     """Execute one slice task.
 
     Args:
         task: the task.
         lram: uint8 array, addressed from 0; written in place.
+        pram: partial sums of the slice, changed in place; by default it has none.
 
     Raises:
         VerificationError: the task is malformed or leaves the memory.
     """
-    plan(task).run(lram)
+    plan(task).run(lram, pram or Pram())
 
 
 def plan(task: SliceTask) -> TaskPlan | FillPlan:
@@ -131,7 +173,7 @@ def plan(task: SliceTask) -> TaskPlan | FillPlan:
     is_float = accumulates_float(task.alu, descriptor(task, Agent.DEDR).dtype)
     passes = tuple(_plan_pass(task, box, is_float) for box in lane_boxes(task))
     table = None if task.table is None else np.array(task.table, np.int16)
-    return TaskPlan(passes, task.act, is_float, table)
+    return TaskPlan(passes, task.alu, task.act, is_float, table)
 
 
 def _plan_pass(task: SliceTask, box: Box, is_float: bool) -> Pass:
@@ -155,7 +197,7 @@ def _plan_pass(task: SliceTask, box: Box, is_float: bool) -> Pass:
         weight.shape if weight else None,
         tuple(axis.extent for axis in reduce),
     )
-    result = ResultOperand.of(task, descriptor(task, Agent.DEQW), outer, box)
+    result = ResultOperand.of(task, descriptor(task, Agent.DEQW), outer, box) if task.alu.output else None
     return Pass(data, weight, BiasOperand.of(task, outer, box, is_float), result, alu)
 
 

@@ -233,6 +233,7 @@ class OutputWindow:
         (y % stride_y) * phase_stride_y + (x' % stride_x) * phase_stride_x
         + (y // stride_y) * row_stride + (x' // stride_x) * column_stride
 
+    A task without output keeps the window of the task that completes its sums: it says which lanes count.
     Strides of 2 write the four phase planes that a stride-2 consumer reads (the writer's even-odd split).
     """
 
@@ -249,10 +250,17 @@ class OutputWindow:
 
 @dataclass(frozen=True)
 class AluConfig:
-    """The two stages of the ALU."""
+    """The two stages of the ALU, and what becomes of the accumulators (hardware doc 3.1).
+
+    A reduction may be divided between tasks of one slice that follow one another: all but the first continue
+    from the partial sums in PRAM (``clear`` False, the hardware's no_p_clear), all but the last leave theirs
+    there (``output`` False, no_p_output).  ``partials.py`` says when that is possible.
+    """
 
     op0: Op0
     op1: Op1
+    clear: bool = True
+    output: bool = True
 
 
 @dataclass(frozen=True)
@@ -277,7 +285,8 @@ class SliceTask:
 
     ``ndls`` holds at most one descriptor an agent.  DEDR and DEQW are required unless the task is a fill
     (``fill_value`` set: DEQW alone, every addressed element gets the 16-bit constant, low byte for
-    one-byte outputs).  DEWR is required for Op0.MUL.  DEBR, when present, gives per point of the nest a
+    one-byte outputs).  A task without output (``AluConfig.output``) has no descriptor of ACT: neither DEQW and
+    ACPR nor those of the B operand.  DEWR is required for Op0.MUL.  DEBR, when present, gives per point of the nest a
     (bias int32, scale int32) pair, 8 bytes, or for float data one fp32 bias, 4 bytes; without it bias is 0
     and scale 1.  ``table`` is 512 x (base int16, slope int16), required for ActMode.TABLE.
     """
@@ -292,6 +301,11 @@ class SliceTask:
     window: OutputWindow | None = None
     table: tuple[tuple[int, int], ...] | None = None
     fill_value: int | None = None
+
+    @property
+    def carries(self) -> bool:
+        """Whether partial sums enter or leave the task in PRAM."""
+        return self.alu is not None and not (self.alu.clear and self.alu.output)
 
     def ndl(self, agent: Agent) -> Ndl | None:
         """The descriptor of one agent, or None."""

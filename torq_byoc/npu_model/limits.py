@@ -24,9 +24,10 @@ from torq_byoc.npu_model.isa import (
     Tag,
 )
 from torq_byoc.npu_model.limits_walk import Nest, ndl_problems
+from torq_byoc.npu_model.partials import carry_problems
 
-_ALWAYS = {Agent.REF, Agent.DEQW}
-_COMPUTE = {Agent.DEDR, Agent.CEDW, Agent.CEDR, Agent.CEPW, Agent.CEPR, Agent.ACPR}
+_COMPUTE = {Agent.DEDR, Agent.CEDW, Agent.CEDR, Agent.CEPW, Agent.CEPR}
+_OUTPUT = {Agent.ACPR, Agent.DEQW}
 _WEIGHT = {Agent.DEWR, Agent.CEWW, Agent.CEWR}
 _BIAS = {Agent.DEBR, Agent.ACBW, Agent.ACBR}
 _COMPARISONS = {Op1.GT, Op1.GE, Op1.EQ}
@@ -43,7 +44,7 @@ def task_problems(task: SliceTask, config: NpuConfig) -> list[str]:
     problems = [*_agents(task), *_act(task, config)]
     if problems:
         return problems
-    problems += _alu(task, config)
+    problems += [*_alu(task, config), *carry_problems(task)]
     if task.plane:
         problems += _plane(task, task.plane, config)
     if task.window:
@@ -105,14 +106,16 @@ def _agents(task: SliceTask) -> Iterator[str]:
     present = [ndl.agent for ndl in task.ndls]
     if len(set(present)) != len(present):
         yield "two descriptors of one agent"
-    wanted = set(_ALWAYS)
+    wanted = {Agent.REF, Agent.DEQW}
     if task.fill_value is None:
-        wanted |= _COMPUTE
+        wanted = {Agent.REF, *_COMPUTE, *_OUTPUT}
         if task.alu is None:
             yield "no ALU configuration"
         elif task.alu.op0 is Op0.MUL:
             wanted |= _WEIGHT
-        if Agent.DEBR in present:
+        if task.alu is not None and not task.alu.output:
+            wanted -= _OUTPUT
+        elif Agent.DEBR in present:
             wanted |= _BIAS
     if set(present) != wanted:
         odd = ", ".join(sorted(agent.name for agent in set(present) ^ wanted))

@@ -29,17 +29,22 @@ _UNSIGNED = (DType.UINT8, DType.UINT16)
 _BOOLEAN = (Op1.GT, Op1.GE, Op1.EQ, Op1.AND, Op1.OR, Op1.XOR, Op1.NOT, Op1.AMAX, Op1.AMIN)
 
 
-def execute_task_scalar(task: SliceTask, lram: np.ndarray) -> None:
+def execute_task_scalar(task: SliceTask, lram: np.ndarray, pram: dict[tuple[int, ...], float] | None = None) -> None:
     """Execute one slice task element by element.
 
     Args:
         task: the task.
         lram: uint8 array, addressed from 0; written in place.
+        pram: partial sums of the slice by point of the outer loops, changed in place; by default it has none.
 
     Raises:
         IndexError: the task leaves the memory.
+        KeyError: it continues from partial sums that are not there.
     """
-    machine = _Machine(task, lram.data)
+    kept = {} if pram is None else pram
+    before = dict(kept)
+    kept.clear()
+    machine = _Machine(task, lram.data, before, kept)
     outer = [range(loop.extent) for loop in task.loops if loop.role is not Role.REDUCE]
     for point in itertools.product(*outer):
         machine.element(point)
@@ -64,6 +69,10 @@ class _Machine:
 
     task: SliceTask
     memory: memoryview
+    before: dict[tuple[int, ...], float]
+    """Partial sums that the task before left."""
+    kept: dict[tuple[int, ...], float]
+    """Partial sums that this task leaves."""
 
     @property
     def lane(self) -> int:
@@ -71,7 +80,10 @@ class _Machine:
         return next(i for i, loop in enumerate(self.task.loops) if loop.role is Role.LANE)
 
     def element(self, point: tuple[int, ...]) -> None:
-        """Compute and write the result of one point of the outer loops."""
+        """Compute and write the result of one point of the outer loops, or keep its partial sum."""
+        if self.task.alu is not None and not self.task.alu.output:
+            self.kept[point] = self.accumulate(point)[0]
+            return
         target = self.target(point)
         if target is None:
             return
@@ -91,14 +103,17 @@ class _Machine:
         self.store(target, value.tobytes())
 
     def accumulate(self, point: tuple[int, ...]) -> tuple[float, bool]:
-        """P after the reduce loops, and whether it is a float."""
+        """P after the reduce loops, carried sums included, and whether it is a float."""
         assert self.task.alu is not None
         alu = self.task.alu
         data = self.task.ndl(Agent.DEDR)
         assert data is not None
         values = [self.operand(index) for index in self.reduce_points(point)]
         unsigned_bits = 8 * data.dtype.size if alu.op0 is Op0.DBYP and data.dtype in _UNSIGNED else 0
-        return _folded(alu.op1, values, unsigned_bits), data.dtype.is_float and alu.op1 not in _BOOLEAN
+        total = _folded(alu.op1, values, unsigned_bits)
+        if not alu.clear:
+            total = _folded(alu.op1, [self.before[point], total], unsigned_bits)
+        return total, data.dtype.is_float and alu.op1 not in _BOOLEAN
 
     def reduce_points(self, point: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Full loop indices, reduce loops innermost."""

@@ -7,6 +7,7 @@ program has no other observable order.  Memory that nothing has written reads as
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import numpy as np
 from torq_byoc.errors import CalibrationError, ShapeError, VerificationError
 from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.npu_model.encoding import decode_nss, decode_slice_program
-from torq_byoc.npu_model.execute import FillPlan, TaskPlan, plan
+from torq_byoc.npu_model.execute import FillPlan, Pram, TaskPlan, plan
 from torq_byoc.npu_model.isa import Engine, NssTask, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.program import Binding, NssBlock, Program
 from torq_byoc.npu_model.scalar import execute_task_scalar
@@ -59,6 +60,7 @@ class Simulator:
         """
         images = _input_images(self.program.inputs, inputs)
         memory = _Memory.of(self.program, self._map, images)
+        prams: defaultdict[int, Pram] = defaultdict(Pram)
         with single_threaded():
             for block in self.program.blocks:
                 for task in self._tasks(block, memory.lram):
@@ -66,7 +68,7 @@ class Simulator:
                         if isinstance(start, StartDma):
                             memory.transfer(start)
                         else:
-                            self._run_slice(start, memory.lram)
+                            self._run_slice(start, memory.lram, prams[start.slice_index])
         return {binding.name: memory.fetch(binding) for binding in self.program.outputs}
 
     def _tasks(self, block: NssBlock, lram: np.ndarray) -> tuple[NssTask, ...]:
@@ -77,8 +79,8 @@ class Simulator:
             self._blocks[code] = tuple(decode_nss(code))
         return self._blocks[code]
 
-    def _run_slice(self, start: StartSlice, lram: np.ndarray) -> None:
-        """Execute the slice program that lies at the start's address."""
+    def _run_slice(self, start: StartSlice, lram: np.ndarray, pram: Pram) -> None:
+        """Execute the slice program that lies at the start's address, on a slice with these partial sums."""
         code = lram[start.address : start.address + start.size].tobytes()
         runnables = self._slice_programs.get(code)
         if runnables is None:
@@ -86,7 +88,7 @@ class Simulator:
             if len(self._slice_programs) < _PLANS:
                 self._slice_programs[code] = runnables
         for runnable in runnables:
-            runnable.run(lram)
+            runnable.run(lram, pram)
 
     def _prepare(self, code: bytes) -> Iterator[_Runnable]:
         for task in decode_slice_program(code):
@@ -99,10 +101,10 @@ class _ScalarTask:
 
     task: SliceTask
 
-    def run(self, lram: np.ndarray) -> None:
+    def run(self, lram: np.ndarray, pram: Pram) -> None:
         """Execute the task."""
         try:
-            execute_task_scalar(self.task, lram)
+            execute_task_scalar(self.task, lram, pram.scalar)
         except IndexError as error:
             raise _outside(str(error)) from error
 

@@ -10,7 +10,9 @@
 * programs: the bytes of a slice program or sequencer block came whole from a segment of that kind, and
   nothing touches them while they run;
 * ordering: jobs in flight at once (started, not yet waited for) share no byte that one of them writes;
-* engines: one outstanding job each, none at the end.
+* engines: one outstanding job each, none at the end;
+* partial sums: a slice task that continues from PRAM finds there what the task before it on that slice left for
+  it, and nothing that was left is lost (``partials.py``).
 
 All of this follows from the descriptors alone, and what keeps it has one result whatever the timing.  That it
 is the result which was meant takes the compiler's declarations beside them:
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 
 from torq_byoc.errors import ProgramFormatError, VerificationError
 from torq_byoc.npu_model.isa import StartDma
+from torq_byoc.npu_model.partials import CarriedSums
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.provenance import job_seal, program_seal
 from torq_byoc.npu_model.trace import Job, Step, trace
@@ -42,7 +45,7 @@ MAX_VIOLATIONS = 50
 class Violation:
     """One broken rule.
 
-    ``rule`` is "limit", "bounds", "undefined", "program", "order", "engine", "output", "buffer" or "seal";
+    ``rule`` is "limit", "bounds", "undefined", "program", "order", "engine", "partial", "output", "buffer" or "seal";
     ``job`` is the number of the start in program order, or None when no single job is at fault.
     """
 
@@ -118,6 +121,7 @@ class _Run:
         self._memory = Memory(program, self.xram)
         self._flight = InFlight()
         self._slices: dict[bytes, JobAccess] = {}
+        self._sums: dict[int, CarriedSums] = {}
         self._block = -1
         self._jobs = 0
 
@@ -137,6 +141,9 @@ class _Run:
 
     def finish(self) -> None:
         """Check the state after the last task."""
+        for index, sums in self._sums.items():
+            for message in sums.finish():
+                self.add("partial", None, f"slice {index}: {message}")
         for index in self._flight.jobs():
             self.add("engine", index, "nothing waits for it to end")
         if self._jobs != len(self.program.jobs):
@@ -167,6 +174,7 @@ class _Run:
             self.add("engine" if message.startswith("the engine") else "order", job.index, message)
         if self._seals:
             self._sealed(job)
+        self._carried(job)
         if access.problems:
             return
         self._in_buffers(job, access)
@@ -181,6 +189,13 @@ class _Run:
             return
         if job_seal(job.start, job.code) != self.program.jobs[job.index].seal:
             self.add("seal", job.index, "it is not the job that was declared here")
+
+    def _carried(self, job: Job) -> None:
+        """Follow the partial sums in the PRAM of the job's slice."""
+        for number, task in enumerate(job.tasks):
+            sums = self._sums.setdefault(job.slice_index, CarriedSums())
+            for message in sums.task(task):
+                self.add("partial", job.index, f"task {number}: {message}")
 
     def _in_buffers(self, job: Job, access: JobAccess) -> None:
         """Hold a job to its declared buffers; fetches of blocks have none, they are checked by ``Memory``."""

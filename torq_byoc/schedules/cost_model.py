@@ -86,13 +86,13 @@ def estimate(
     program_peak = parts = 0
     for extent, times in tile_kinds(model.shape, decision.tile):
         if exact:
-            tile, share = model.tile_cost(extent, decision.split_axis, residency), 1.0
+            tile, share = model.tile_cost(extent, decision.split_axis, residency, decision.portion), 1.0
         else:
-            tile = model.rough_cost(decision.tile, decision.split_axis, residency)
+            tile = model.rough_cost(decision.tile, decision.split_axis, residency, decision.portion)
             share = math.prod(extent) / math.prod(decision.tile)
         slices += times * tile.cycles * share
         program_bytes += times * tile.program_bytes
-        program_peak = max(program_peak, tile.program_bytes)
+        program_peak = max(program_peak, tile.program_peak)
         parts += times * tile.jobs
     cycles = float(pipeline(model.config, moved, weights, decision.buffers, slices, program_bytes, parts)[0])
     in_bytes = float(moved.in_bytes[0]) + program_bytes
@@ -126,13 +126,34 @@ def pipeline(
     nss_bytes = weights.nss_bytes_a_start * (moved.loads + moved.stores + 2 * parts)
     dma_in = (moved.in_bytes + program_bytes + nss_bytes + weights.run_bytes * moved.runs) / rate
     dma_out = moved.out_bytes / rate
-    fixed = weights.tile_cycles * tiles
+    fill, drain = (moved.first_in + program_bytes / tiles) / rate, moved.last_out / rate
+    return overlapped(dma_in, slices, dma_out, fill, drain, tiles, buffers) + weights.tile_cycles * tiles
+
+
+def overlapped(
+    dma_in: float | np.ndarray,
+    slices: float | np.ndarray,
+    dma_out: float | np.ndarray,
+    fill: float | np.ndarray,
+    drain: float | np.ndarray,
+    steps: int | np.ndarray,
+    buffers: int,
+) -> np.ndarray:
+    """Cycles of a pipeline of three stages over so many steps.
+
+    Args:
+        dma_in, slices, dma_out: busy cycles of the stages.
+        fill: cycles of the first step's transfers in.
+        drain: cycles of the last step's transfer out.
+        steps: tiles or bands.
+        buffers: 2 overlaps the stages, 1 does not.
+    """
     serial = dma_in + slices + dma_out
     if buffers == 1:
-        return serial + fixed
-    fill, drain, one = (moved.first_in + program_bytes / tiles) / rate, moved.last_out / rate, slices / tiles
-    overlapped = np.maximum(np.maximum(dma_in + one + drain, fill + slices + drain), fill + one + dma_out)
-    return np.where(tiles == 1, serial, overlapped) + fixed
+        return np.asarray(serial)
+    one = slices / steps
+    together = np.maximum(np.maximum(dma_in + one + drain, fill + slices + drain), fill + one + dma_out)
+    return np.where(np.equal(steps, 1), serial, together)
 
 
 def tile_kinds(shape: Sequence[int], tile: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:

@@ -9,6 +9,7 @@ planner can ask often.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +18,12 @@ from torq_byoc.schedules import candidates
 from torq_byoc.schedules.cost_model import FEWER_TILES, Cost, CostWeights, estimate, pipeline
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision, NodeOverride
+from torq_byoc.schedules.tiles import tile_counts
 from torq_byoc.schedules.traffic import TilingTable, Traffic
 
 FREE = NodeOverride()
+CROWDED_SHARE = 2
+"""Reductions are divided where a tile that fits PRAM would take more than this part of the LRAM with whole ones."""
 _TILINGS = (100, 400, 1500, 4000)
 _PRICED = (6, 16, 128, 1 << 30)
 _FINALISTS = 4
@@ -31,6 +35,30 @@ class Choice:
 
     decision: NodeDecision
     cost: Cost
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What the search minimises."""
+        return self.cost.rank
+
+
+_Tilings = tuple[tuple[int, ...], int | None, list[tuple[int, ...]]]
+"""Portion of the reduction, slice split (where the portion fixes it), and tiles."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Candidates that differ in their tiles alone, and their data movement."""
+
+    tilings: _Tilings
+    order: tuple[int, ...]
+    buffers: int
+    moved: Traffic
+
+    def candidate(self, row: int) -> tuple[NodeDecision, Traffic]:
+        """The decision of a tiling, its slice split still open unless the portion fixes it; its data movement."""
+        portion, split_axis, tiles = self.tilings
+        return NodeDecision(tiles[row], self.order, split_axis, self.buffers, portion), self.moved.row(row)
 
 
 class NodeSpace:
@@ -49,11 +77,12 @@ class NodeSpace:
     ) -> None:
         self.model, self.residency, self.weights, self.fixed = model, residency, weights, fixed
         self._most_priced = _PRICED[effort]
-        self._list(
-            candidates.tilings(model.shape, model.steps, _TILINGS[effort]) if fixed.tile is None else [fixed.tile]
-        )
-        self._rough: dict[int, list[Choice]] = {}
         self._exact: dict[NodeDecision, Choice] = {}
+        for most in candidates.STEP_LIMITS:
+            self._list([*self._whole(_TILINGS[effort], most), *self._in_portions(most)])
+            if self.smallest().cost.demand <= model.config.lram_usable:
+                break
+        self._rough: dict[int, list[Choice]] = {}
         self._answers: list[tuple[int, Choice | None]] = []
 
     def best(self, available: int) -> Choice | None:
@@ -73,39 +102,73 @@ class NodeSpace:
         """The decision with the least demand, whatever its cost: what an overflow report shows."""
         index = int(np.argmin(self._demand))
         decision = self._candidate(index)[0]
-        axis = None if self.fixed.split_axis is None else self.fixed.split_axis[0]
-        return self._exactly(index, replace(decision, split_axis=axis))
+        if self.fixed.split_axis is not None and not decision.portion:
+            decision = replace(decision, split_axis=self.fixed.split_axis[0])
+        return self._exactly(index, decision)
 
-    def _list(self, tiles: list[tuple[int, ...]]) -> None:
-        """Fill the sorted arrays of candidates: bound, demand, and what each one is."""
-        table = TilingTable(self.model, tiles)
-        cuts = table.counts.max(axis=0).tolist()
-        orders = [self.fixed.order] if self.fixed.order else candidates.orders(cuts, table.moves())
-        bounds, demands, kinds = [], [], []
-        self._moved: dict[tuple[int, ...], Traffic] = {}
-        for order in orders:
-            moved = table.traffic(order, self.residency)
-            self._moved[order] = moved
-            for buffers in (self.fixed.buffers,) if self.fixed.buffers else (2, 1):
-                bounds.append(self._bounds(table, moved, buffers))
-                demands.append(moved.demand(buffers))
-                kinds.append((order, buffers))
-        bound = np.concatenate(bounds) + FEWER_TILES * np.tile(table.total, len(kinds))
-        demand = np.concatenate(demands)
+    def _whole(self, limit: int, most: int) -> Iterator[_Tilings]:
+        """Tilings whose reductions are whole, unless portions are asked for."""
+        if self.fixed.tile is not None:
+            tiles = [self.fixed.tile]
+        else:
+            tiles = candidates.tilings(self.model.shape, self.model.steps, limit, most)
+        if not self.fixed.portion:
+            yield (), None, tiles
+
+    def _in_portions(self, most: int) -> Iterator[_Tilings]:
+        """Tilings whose reductions are divided, where that may help or is asked for."""
+        model, fixed = self.model, self.fixed
+        if fixed.portion == () or not model.reduction:
+            return
+        tiles = model.carried_tiles() if fixed.tile is None else [fixed.tile]
+        if fixed.portion is None and not self._crowded(tiles):
+            return
+        by_split: dict[int | None, list[tuple[int, ...]]] = {}
+        for tile in tiles:
+            splits = model.carried_splits(tile)
+            for axis in splits[:1] if fixed.split_axis is None else [a for a in splits if a in fixed.split_axis]:
+                by_split.setdefault(axis, []).append(tile)
+        for axis, sharing in by_split.items():
+            steps = min(math.prod(tile_counts(model.shape, tile)) for tile in sharing)
+            portions = [fixed.portion] if fixed.portion else candidates.portions(model.reduction, most // steps)
+            yield from ((portion, axis, sharing) for portion in portions)
+
+    def _crowded(self, tiles: Sequence[tuple[int, ...]]) -> bool:
+        """Whether some of the tiles leave little room when their reductions are whole."""
+        moved = TilingTable(self.model, tiles).traffic(range(len(self.model.shape)), self.residency)
+        return int(moved.demand(2).max()) * CROWDED_SHARE > self.model.config.lram_usable
+
+    def _list(self, tilings: Sequence[_Tilings]) -> None:
+        """Fill the sorted arrays of candidates: bound, demand, and which row of which group each one is."""
+        grouped = [list(self._groups_of(entry)) for entry in tilings]
+        self._groups = [group for groups in grouped for group in groups]
+        sizes = [len(group.moved.tiles) for group in self._groups]
+        family = np.repeat([number for number, groups in enumerate(grouped) for _ in groups], sizes)
+        owner, row = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
+        bound = np.concatenate([self._bounds(group) for group in self._groups])
+        demand = np.concatenate([group.moved.demand(group.buffers) for group in self._groups])
         by_bound = np.lexsort((demand, bound))
-        fresh = _first_of_equals(
-            np.stack([bound, demand, np.tile(np.arange(len(tiles)), len(kinds))], axis=1)[by_bound]
-        )
-        self._tiles, self._kinds, self._which = tiles, kinds, by_bound[fresh]
-        self._bound, self._demand = bound[self._which], demand[self._which]
+        fresh = _first_of_equals(np.stack([bound, demand, family, row], axis=1)[by_bound])
+        which = by_bound[fresh]
+        self._owner, self._row, self._bound, self._demand = owner[which], row[which], bound[which], demand[which]
 
-    def _bounds(self, table: TilingTable, moved: Traffic, buffers: int) -> np.ndarray:
-        """Cycles if every tile used the slices as well as the whole output in one task would."""
+    def _groups_of(self, tilings: _Tilings) -> Iterator[_Group]:
+        """The tilings under every loop order and buffering depth."""
+        portion, _, tiles = tilings
+        table = TilingTable(self.model, tiles, portion)
+        cuts = table.counts.max(axis=0).tolist()
+        for order in [self.fixed.order] if self.fixed.order else candidates.orders(cuts, table.moves()):
+            moved = table.traffic(order, self.residency)
+            for buffers in (self.fixed.buffers,) if self.fixed.buffers else (2, 1):
+                yield _Group(tilings, order, buffers, moved)
+
+    def _bounds(self, group: _Group) -> np.ndarray:
+        """Rank if every tile used the slices as well as the whole output in one task would."""
         whole = self.model.tile_cost(self.model.shape, None, self.residency)
-        slices = whole.cycles / self.model.config.slices
-        parts = table.total
-        program = parts * (whole.program_bytes / whole.tasks)
-        return pipeline(self.model.config, moved, self.weights, buffers, slices, program, parts)
+        steps = group.moved.tiles
+        slices, program = whole.cycles / self.model.config.slices, steps * (whole.program_bytes / whole.tasks)
+        cycles = pipeline(self.model.config, group.moved, self.weights, group.buffers, slices, program, steps)
+        return cycles + FEWER_TILES * steps
 
     def _search(self, available: int) -> Choice | None:
         """Price candidates roughly in the order of their bounds, then the best of them exactly."""
@@ -156,12 +219,12 @@ class NodeSpace:
         return Choice(decision, estimate(self.model, decision, self.residency, moved, self.weights, exact=exact))
 
     def _candidate(self, index: int) -> tuple[NodeDecision, Traffic]:
-        """A candidate's decision, split axis still open, and its data movement."""
-        kind, tile = divmod(int(self._which[index]), len(self._tiles))
-        order, buffers = self._kinds[kind]
-        return NodeDecision(tuple(self._tiles[tile]), tuple(order), None, buffers), self._moved[order].row(tile)
+        """A candidate's decision, its slice split still open unless in portions, and its data movement."""
+        return self._groups[self._owner[index]].candidate(int(self._row[index]))
 
     def _split_axes(self, decision: NodeDecision) -> list[int | None]:
+        if decision.portion:
+            return [decision.split_axis]
         if self.fixed.split_axis is not None:
             return [self.fixed.split_axis[0]]
         return candidates.split_axes(decision.tile, self.model.steps, self.model.config.slices)

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, Layout, PackedConstant, Placement, Region, kernel_for
+from torq_byoc.kernels.portion import CarryingKernel, Portion, region_of, tasks_of
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import task_cycles
+from torq_byoc.schedules import candidates
 from torq_byoc.schedules.placements import Granules, dense
 from torq_byoc.schedules.signature import signature
-from torq_byoc.schedules.tiles import split_between_slices
+from torq_byoc.schedules.tiles import portion_kinds, portions_of, split_between_slices
 
 PROGRAM_BYTES_A_TASK = 600
 """Encoded slice task: configuration and descriptors (hardware doc 1.5; 500 to 600 B in practice)."""
@@ -45,7 +47,8 @@ class Cut:
     last: float
 
 
-_WHOLE = Cut(False, 1.0, 1.0, 1.0, 1.0)
+WHOLE = Cut(False, 1.0, 1.0, 1.0, 1.0)
+"""An operand that every tile reads as a whole."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +75,35 @@ class Residency:
 
 
 @dataclass(frozen=True)
+class ConstantPart:
+    """Granules [first, first + count) of a packed constant, and their bytes."""
+
+    first: int
+    count: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class SliceCost:
-    """One tile on all slices: cycles of the slowest slice; slices at work, tasks and program bytes of all."""
+    """One tile on all slices: cycles of the slowest slice; slices at work, tasks and program bytes of all.
+
+    Portions of the reduction are summed up, one after the other; ``program_peak`` is of the largest one.
+    """
 
     cycles: int
     jobs: int
     tasks: int
     program_bytes: int
+    program_peak: int
 
 
 @dataclass
 class _KnownCosts:
     """Slice costs of one signature on one machine; ``planar`` once a task walked a plane."""
 
-    costs: dict[tuple[tuple[int, ...], int | None, Residency], SliceCost] = field(default_factory=dict)
+    costs: dict[tuple[tuple[int, ...], int | None, Residency, tuple[int, ...]], SliceCost] = field(
+        default_factory=dict
+    )
     planar: bool = False
 
 
@@ -114,6 +132,9 @@ class NodeModel:
         self.inputs = self.kernel.tensor_inputs(graph, node)
         packed = self.kernel.constants(graph, node, config)
         self._granules = [Granules.of(constant, len(self.shape)) for constant in packed]
+        self.reduction: tuple[int, ...] = ()
+        if isinstance(self.kernel, CarryingKernel):
+            self.reduction = self.kernel.reduction(graph, node, config)
         self._layouts = [self.kernel.input_layout(graph, node, position) for position in self.inputs]
         self._whole_regions = [self._input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
         self.streams = self._streams(packed)
@@ -135,7 +156,7 @@ class NodeModel:
     def cut(self, stream: int, axis: int, tile: int) -> Cut:
         """How one operand divides when output axis ``axis`` is cut into tiles of extent ``tile``."""
         if tile >= self.shape[axis]:
-            return _WHOLE
+            return WHOLE
         key = (stream, axis, tile)
         if key not in self._cuts:
             position = self.streams[stream].position
@@ -143,9 +164,53 @@ class NodeModel:
             self._cuts[key] = parts
         return self._cuts[key]
 
-    def input_regions(self, output: Region) -> tuple[Region, ...]:
-        """What the kernel says each tensor input contributes to a box of the output."""
-        return tuple(self._input_region(index, output) for index in range(len(self.inputs)))
+    def portion_cut(self, stream: int, portion: Sequence[int]) -> Cut:
+        """How one operand divides between the portions of the reduction."""
+        whole, position = Region.whole(self.shape), self.streams[stream].position
+        portions = portions_of(self.reduction, portion)
+        if position is not None:
+            regions = [self._input_region(position, whole, part) for part in portions]
+            sizes = [self._stored(position, region) for region in regions]
+            return _compare(regions, sizes, self._stored(position, self._whole_regions[position]))
+        if self._granules[stream - len(self.inputs)].pieces == 1:
+            return WHOLE
+        boxes = [part.box for part in portions]
+        return _compare(boxes, [box.extent[0] for box in boxes], self.reduction[0])
+
+    def carried_tiles(self) -> list[tuple[int, ...]]:
+        """Tiles that can be computed in portions; empty when the reduction cannot be divided."""
+        return candidates.carried_tiles(self.shape, self.steps, self._carried_boxes(), self.config.slices)
+
+    def carried_splits(self, tile: Sequence[int]) -> list[int | None]:
+        """Axes along which the slices may share a tile that is computed in portions: each one's sums fit PRAM."""
+        boxes, box = self._carried_boxes(), Region((0,) * len(self.shape), tuple(tile))
+
+        def fits(axis: int | None) -> bool:
+            step = 0 if axis is None else self.steps[axis]
+            parts = split_between_slices(box, axis, step, self.config.slices)
+            return all(any(_inside(part.extent, largest) for largest in boxes) for part in parts)
+
+        cuttable = [axis for axis, step in enumerate(self.steps) if step and tile[axis] > step]
+        return [axis for axis in (*cuttable, None) if fits(axis)]
+
+    def _carried_boxes(self) -> tuple[tuple[int, ...], ...]:
+        if not isinstance(self.kernel, CarryingKernel) or not self.reduction:
+            return ()
+        return self.kernel.carried_boxes(self.graph, self.node, self.config)
+
+    def input_regions(self, output: Region, portion: Portion | None = None) -> tuple[Region, ...]:
+        """What the kernel says each tensor input contributes to a box of the output, or to a portion of it."""
+        return tuple(self._input_region(index, output, portion) for index in range(len(self.inputs)))
+
+    def constant_parts(self, output: Region) -> tuple[ConstantPart, ...]:
+        """The granules of every packed constant that a box of the output needs."""
+        parts = []
+        for granules in self._granules:
+            first, count = 0, granules.count
+            if granules.axis is not None:
+                first, count = granules.cover(output.start[granules.axis], output.extent[granules.axis])
+            parts.append(ConstantPart(first, count, count * granules.nbytes))
+        return tuple(parts)
 
     def first_part(self, stream: int, tile: Sequence[int]) -> tuple[int, ...]:
         """Shape of what the first tile needs of an operand: a box, or (granules, bytes a granule)."""
@@ -157,37 +222,59 @@ class NodeModel:
         count = granules.count if granules.axis is None else granules.cover(0, tile[granules.axis])[1]
         return (count, granules.nbytes)
 
-    def tile_cost(self, extent: Sequence[int], split_axis: int | None, residency: Residency) -> SliceCost:
+    def tile_cost(
+        self, extent: Sequence[int], split_axis: int | None, residency: Residency, portion: tuple[int, ...] = ()
+    ) -> SliceCost:
         """One tile on all slices; where a tile stands does not matter, its extents do.
 
         Args:
             extent: extents of the tile.
             split_axis: axis along which it is divided between the slices.
             residency: resident operands are walked with the strides of the whole tensor.
+            portion: extents of a portion of the reduction; empty when it is not divided.
         """
         residency = self._as_far_as_it_matters(extent, residency)
-        key, costs = (tuple(extent), split_axis, residency), self._known.costs
+        key, costs = (tuple(extent), split_axis, residency, portion), self._known.costs
         if key not in costs:
             tile = Region((0,) * len(self.shape), tuple(extent))
             step = 0 if split_axis is None else self.steps[split_axis]
-            placements = self._placements(tile, residency)
-            jobs = []
-            for part in split_between_slices(tile, split_axis, step, self.config.slices):
-                jobs.append(self.kernel.tasks(self.graph, self.node, self.config, part, *placements))
-            self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
-            costs[key] = _slice_cost(jobs)
+            parts = split_between_slices(tile, split_axis, step, self.config.slices)
+            kinds = portion_kinds(self.reduction, portion) if portion else [(None, 1)]
+            costs[key] = _summed([(self._step_cost(tile, parts, residency, kind), times) for kind, times in kinds])
         return costs[key]
 
-    def rough_cost(self, extent: Sequence[int], split_axis: int | None, residency: Residency) -> SliceCost:
+    def _step_cost(
+        self, tile: Region, parts: Sequence[Region], residency: Residency, portion: Portion | None
+    ) -> SliceCost:
+        """A tile, or one portion of it, on all slices."""
+        placements = self._placements(tile, residency, portion)
+        jobs = [self._tasks(part, portion, *placements) for part in parts]
+        self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
+        return _slice_cost(jobs)
+
+    def _tasks(
+        self,
+        part: Region,
+        portion: Portion | None,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        return tasks_of(self.kernel, self.graph, self.node, self.config, part, portion, output, inputs, constants)
+
+    def rough_cost(
+        self, extent: Sequence[int], split_axis: int | None, residency: Residency, portion: tuple[int, ...] = ()
+    ) -> SliceCost:
         """Like ``tile_cost``; operators without a plane or products take the whole output's cost by size."""
         whole = self.tile_cost(self.shape, None, residency)
-        if self._known.planar or self.kernel.macs(self.graph, self.node):
-            return self.tile_cost(extent, split_axis, residency)
+        if portion or self._known.planar or self.kernel.macs(self.graph, self.node):
+            return self.tile_cost(extent, split_axis, residency, portion)
         tile = Region((0,) * len(self.shape), tuple(extent))
         step = 0 if split_axis is None else self.steps[split_axis]
         parts = split_between_slices(tile, split_axis, step, self.config.slices)
         cycles = math.ceil(whole.cycles * max(part.size for part in parts) / math.prod(self.shape))
-        return SliceCost(cycles, len(parts), len(parts) * whole.tasks, len(parts) * whole.program_bytes)
+        program_bytes = len(parts) * whole.program_bytes
+        return SliceCost(cycles, len(parts), len(parts) * whole.tasks, program_bytes, program_bytes)
 
     def _as_far_as_it_matters(self, extent: Sequence[int], residency: Residency) -> Residency:
         """The residency as far as it changes slice cycles.
@@ -206,8 +293,8 @@ class NodeModel:
             streams.append(Stream(name, index, nbytes))
         return (*streams, *(Stream(constant.name, None, constant.data.size) for constant in packed))
 
-    def _input_region(self, index: int, output: Region) -> Region:
-        return self.kernel.input_region(self.graph, self.node, self.inputs[index], output)
+    def _input_region(self, index: int, output: Region, portion: Portion | None = None) -> Region:
+        return region_of(self.kernel, self.graph, self.node, self.inputs[index], output, portion)
 
     def _stored(self, index: int, region: Region) -> int:
         """Elements that a tile takes in LRAM: phase planes are padded to whole phases."""
@@ -231,28 +318,26 @@ class NodeModel:
     def _constant_parts(self, stream: int, axis: int, tile: int) -> Cut:
         granules = self._granules[stream - len(self.inputs)]
         if granules.axis != axis:
-            return _WHOLE
+            return WHOLE
         starts = range(0, self.shape[axis], tile)
         ranges = [granules.cover(start, min(tile, self.shape[axis] - start)) for start in starts]
         return _compare(ranges, [count for _, count in ranges], granules.count)
 
     def _placements(
-        self, tile: Region, residency: Residency
+        self, tile: Region, residency: Residency, portion: Portion | None
     ) -> tuple[Placement, list[Placement], list[ConstantPlacement]]:
-        """Placements of a tile's operands; addresses do not enter the cost."""
+        """Placements of the operands of a tile or of a portion of it; addresses do not enter the cost."""
         box = Region.whole(self.shape) if residency.output else tile
         output = dense(box, self.graph.tensors[self.node.output].dtype)
         inputs = []
         for index, position in enumerate(self.inputs):
             info = self.graph.tensors[self.node.inputs[position]]
-            box = Region.whole(info.shape) if residency.inputs[index] else self._input_region(index, tile)
+            box = Region.whole(info.shape) if residency.inputs[index] else self._input_region(index, tile, portion)
             inputs.append(dense(box, info.dtype, self._layouts[index].phases))
-        constants = []
-        for granules in self._granules:
-            first, count = 0, granules.count
-            if granules.axis is not None:
-                first, count = granules.cover(tile.start[granules.axis], tile.extent[granules.axis])
-            constants.append(ConstantPlacement(0, first, count, granules.nbytes))
+        constants = [
+            ConstantPlacement(0, part.first, part.count, granules.bytes_of(portion))
+            for part, granules in zip(self.constant_parts(tile), self._granules, strict=True)
+        ]
         return output, inputs, constants
 
 
@@ -260,12 +345,28 @@ def _slice_cost(jobs: Sequence[Sequence[SliceTask]]) -> SliceCost:
     cycles = max(sum(task_cycles(task) for task in tasks) for tasks in jobs)
     tasks = [task for job in jobs for task in job]
     tables = sum(task.table is not None for task in tasks)
-    return SliceCost(cycles, len(jobs), len(tasks), PROGRAM_BYTES_A_TASK * len(tasks) + TABLE_BYTES * tables)
+    program_bytes = PROGRAM_BYTES_A_TASK * len(tasks) + TABLE_BYTES * tables
+    return SliceCost(cycles, len(jobs), len(tasks), program_bytes, program_bytes)
+
+
+def _summed(steps: Sequence[tuple[SliceCost, int]]) -> SliceCost:
+    """Costs of steps that follow one another, each with how often it occurs."""
+    return SliceCost(
+        sum(cost.cycles * times for cost, times in steps),
+        sum(cost.jobs * times for cost, times in steps),
+        sum(cost.tasks * times for cost, times in steps),
+        sum(cost.program_bytes * times for cost, times in steps),
+        max(cost.program_peak for cost, _ in steps),
+    )
+
+
+def _inside(extent: Sequence[int], largest: Sequence[int]) -> bool:
+    return all(size <= most for size, most in zip(extent, largest, strict=True))
 
 
 def _compare(parts: Sequence[object], sizes: Sequence[int], whole: int) -> Cut:
     """Sizes of an operand's parts against the whole; ``whole`` is 0 only for an operand nobody reads."""
     moves = any(before != after for before, after in itertools.pairwise(parts))
     if not moves or whole == 0:
-        return _WHOLE
+        return WHOLE
     return Cut(True, sum(sizes) / whole, max(sizes) / whole, sizes[0] / whole, sizes[-1] / whole)

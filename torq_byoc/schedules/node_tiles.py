@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Hashable
 from typing import Any
 
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.portion import Portion
 from torq_byoc.kernels.windows import window_axes
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.node_model import NodeModel
@@ -15,7 +18,7 @@ from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.regions import Transfer, read_back
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tensor_expressions import define, defined_ops
-from torq_byoc.schedules.tiles import Tile, output_regions, split_between_slices
+from torq_byoc.schedules.tiles import Tile, hull, output_regions, portions_of, split_between_slices
 from torq_byoc.schedules.tir_schedule import apply_decision
 
 WINDOW_OPS = ("conv2d", "maxpool", "sumpool")
@@ -32,9 +35,10 @@ def scheduled_function(graph: OpGraph, node: Node, decision: NodeDecision) -> An
 def transfers(graph: OpGraph, node: Node, decision: NodeDecision) -> tuple[Transfer, ...]:
     """Loads and stores of a node's scheduled function; remembered, since many nodes are alike.
 
-    Loop order, slice split and buffering do not change the regions of a tile, so only its extents count.
+    Loop order, slice split and buffering do not change the regions of a tile, so only its extents count and those
+    of the portion in which it is computed.
     """
-    key = (signature(graph, node), decision.tile)
+    key = (signature(graph, node), decision.tile, decision.portion)
     if key not in _read_back:
         if len(_read_back) >= _CACHE_ENTRIES:
             _read_back.clear()
@@ -52,17 +56,59 @@ def tiles_of(graph: OpGraph, node: Node, model: NodeModel, decision: NodeDecisio
     step = 0 if axis is None else model.steps[axis]
     loads = _loads(graph, node, decision)
     tiles = []
-    for output in output_regions(model.shape, decision):
-        inputs = model.input_regions(output)
+    portions = portions_of(model.reduction, decision.portion) if decision.portion else (None,)
+    for output, portion in itertools.product(output_regions(model.shape, decision), portions):
+        inputs = model.input_regions(output, portion)
         if loads is not None:
-            needed = inputs
+            needed, box = inputs, _loop_box(output, portion)
             inputs = tuple(
-                settle(graph, node, position, _read(loads, position, output, decision, region), model.config)
+                settle(graph, node, position, _read(loads, position, box, decision, region), model.config)
                 for position, region in zip(model.inputs, needed, strict=True)
             )
             _check_cover(node, output, inputs, needed)
-        tiles.append(Tile(output, inputs, split_between_slices(output, axis, step, model.config.slices)))
+        tiles.append(Tile(output, inputs, split_between_slices(output, axis, step, model.config.slices), portion))
     return tuple(tiles)
+
+
+def _loop_box(output: Region, portion: Portion | None) -> Region:
+    """A tile over the output axes and, when it is computed in portions, the reduction axes behind them."""
+    if portion is None:
+        return output
+    return Region(output.start + portion.box.start, output.extent + portion.box.extent)
+
+
+def box_inputs(graph: OpGraph, node: Node, model: NodeModel, output: Region) -> tuple[Region, ...]:
+    """What any box of the output reads of each tensor input: what the kernel says, and what is read back from TIR.
+
+    The function is scheduled with the smallest tiles along the axes that the box does not span; windows move with
+    their outputs, so the tiles at the box's ends bound what it reads.  (An operand of a concatenation can lie between
+    those ends; the kernel's region holds it.)
+    """
+    needed = model.input_regions(output)
+    unit = tuple(
+        whole if extent == whole or step == 0 else min(step, whole)
+        for extent, whole, step in zip(output.extent, model.shape, model.steps, strict=True)
+    )
+    decision = NodeDecision(unit, tuple(range(len(unit))), None, 1)
+    loads = _loads(graph, node, decision)
+    if loads is None:
+        return needed
+    inputs = []
+    for position, region in zip(model.inputs, needed, strict=True):
+        ends = (_read(loads, position, tile, decision, region) for tile in _end_tiles(output, unit))
+        read = settle(graph, node, position, functools.reduce(hull, ends), model.config)
+        inputs.append(hull(region, read))
+    return tuple(inputs)
+
+
+def _end_tiles(output: Region, unit: tuple[int, ...]) -> tuple[Region, Region]:
+    """The first and the last of the small tiles that make a box."""
+    first, last = [], []
+    for start, extent, size in zip(output.start, output.extent, unit, strict=True):
+        end = start + (extent - 1) // size * size
+        first.append((start, min(size, extent)))
+        last.append((end, start + extent - end))
+    return tuple(Region(tuple(s for s, _ in box), tuple(e for _, e in box)) for box in (first, last))  # type: ignore[return-value]
 
 
 def _loads(graph: OpGraph, node: Node, decision: NodeDecision) -> dict[str, Transfer] | None:
@@ -73,7 +119,7 @@ def _loads(graph: OpGraph, node: Node, decision: NodeDecision) -> dict[str, Tran
 
 
 def _read(
-    loads: dict[str, Transfer], position: int, output: Region, decision: NodeDecision, kernel_region: Region
+    loads: dict[str, Transfer], position: int, box: Region, decision: NodeDecision, kernel_region: Region
 ) -> Region:
     """What a tile loads of an input; the kernel's own region when TIR reads none of it.
 
@@ -81,7 +127,7 @@ def _read(
     loops walk the operand nevertheless.
     """
     load = loads.get(f"input{position}")
-    return kernel_region if load is None else load.region(output, decision.tile)
+    return kernel_region if load is None else load.region(box, decision.tile + decision.portion)
 
 
 def settle(graph: OpGraph, node: Node, position: int, region: Region, config: NpuConfig) -> Region:

@@ -50,7 +50,7 @@ def overflow_error(model: NodeModel, smallest: Choice, bound: int) -> LramOverfl
 
 def _contributors(model: NodeModel, decision: NodeDecision) -> list[dict[str, Any]]:
     """What occupies LRAM while a node runs with nothing resident: name, shape, bytes, buffers; largest first."""
-    table = TilingTable(model, [decision.tile])
+    table = TilingTable(model, [decision.tile], decision.portion)
     entries = []
     for index, stream in enumerate(model.streams):
         moved = table.stream(index, decision.order)
@@ -61,7 +61,8 @@ def _contributors(model: NodeModel, decision: NodeDecision) -> list[dict[str, An
     entries.append(_entry(model.node.output, decision.tile, math.prod(decision.tile) * model.element, depth))
     kinds = tile_kinds(model.shape, decision.tile)
     nothing = Residency((False,) * len(model.inputs), False)
-    program = max(model.tile_cost(extent, decision.split_axis, nothing).program_bytes for extent, _ in kinds)
+    axis, portion = decision.split_axis, decision.portion
+    program = max(model.tile_cost(extent, axis, nothing, portion).program_peak for extent, _ in kinds)
     entries.append(_entry("slice programs", (program,), program, 2))
     return sorted(entries, key=lambda entry: -entry["bytes"])
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torq_byoc.errors import ScheduleError
+from torq_byoc.schedules.fusion.search import GroupSearch
 from torq_byoc.schedules.node_model import NodeModel
-from torq_byoc.schedules.record import DecisionRecord, NodeOverride
+from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeOverride
 
 
 def check_nodes(record: DecisionRecord, models: Mapping[str, NodeModel]) -> None:
@@ -24,6 +25,48 @@ def check_nodes(record: DecisionRecord, models: Mapping[str, NodeModel]) -> None
             known = ", ".join(list(models)[:8])
             raise _error(f"node {name!r}", f"the graph has no such node; it has {known}{_more(models)}")
         _check_node(name, override, models[name])
+
+
+def check_group(group: GroupDecision, position: Mapping[str, int], search: GroupSearch) -> int:
+    """Check a group entry of a record; returns the index of its first node.
+
+    Args:
+        group: the entry.
+        position: scheduled node name -> its index.
+        search: knows which nodes can be fused.
+
+    Raises:
+        ScheduleError: unknown nodes, nodes that do not follow one another or cannot be fused, or a cut that does not
+            suit the last of them.
+    """
+    where = f"group of {', '.join(map(repr, group.nodes[:4]))}{', ...' if len(group.nodes) > 4 else ''}"
+    unknown = [name for name in group.nodes if name not in position]
+    if unknown:
+        raise _error(where, f"the graph has no node {unknown[0]!r}")
+    places = [position[name] for name in group.nodes]
+    if len(places) < 2 or places != list(range(places[0], places[0] + len(places))):
+        raise _error(where, "a group is two or more nodes that follow one another in the graph")
+    space = search.space(places[0], places[-1])
+    if space is None:
+        raise _error(where, "these nodes cannot run band by band: what they pass on is used in other ways as well")
+    last = space.segment.last
+    if not 0 <= group.axis < len(last.shape) or not 1 <= group.size <= last.shape[group.axis]:
+        raise _error(where, f"bands of {group.size} along axis {group.axis} do not suit {list(last.shape)}")
+    step = last.steps[group.axis]
+    if group.size < last.shape[group.axis] and (step == 0 or group.size % step):
+        raise _error(where, f"axis {group.axis} is {'never cut' if not step else f'cut at multiples of {step}'}")
+    _check_group_splits(where, group, space.segment.models)
+    return places[0]
+
+
+def _check_group_splits(where: str, group: GroupDecision, models: Sequence[NodeModel]) -> None:
+    if len(group.split_axes) != len(group.nodes):
+        raise _error(where, f"{len(group.split_axes)} split axes for {len(group.nodes)} nodes")
+    for name, axis, model in zip(group.nodes, group.split_axes, models, strict=True):
+        if axis is not None and not (0 <= axis < len(model.shape) and model.steps[axis]):
+            raise _error(where, f"node {name!r} cannot be cut along axis {axis}")
+    if group.buffers not in (1, 2):
+        raise _error(where, f"buffers {group.buffers} is neither 1 nor 2")
 
 
 def forced_residency(record: DecisionRecord, roots: Mapping[str, str]) -> dict[str, bool]:
@@ -62,6 +105,8 @@ def _check_node(name: str, override: NodeOverride, model: NodeModel) -> None:
             raise _field(name, "split_axis", f"{model.node.op} cannot be cut along axis {axis}")
     if override.buffers not in (None, 1, 2):
         raise _field(name, "buffers", f"{override.buffers} is neither 1 nor 2")
+    if override.portion:
+        _check_portion(name, override.portion, override, model)
 
 
 def _check_tile(name: str, tile: tuple[int, ...], model: NodeModel) -> None:
@@ -73,6 +118,24 @@ def _check_tile(name: str, tile: tuple[int, ...], model: NodeModel) -> None:
         if size < extent and (step == 0 or size % step):
             rule = "is never cut" if step == 0 else f"is cut at multiples of {step}"
             raise _field(name, "tile", f"extent {size} along axis {axis}, which {rule}")
+
+
+def _check_portion(name: str, portion: tuple[int, ...], override: NodeOverride, model: NodeModel) -> None:
+    if len(portion) != len(model.reduction):
+        raise _field(name, "portion", f"{len(portion)} extents for a reduction over {list(model.reduction)}")
+    for axis, (size, extent) in enumerate(zip(portion, model.reduction, strict=True)):
+        if not 1 <= size <= extent:
+            raise _field(name, "portion", f"extent {size} along reduction axis {axis} is outside 1..{extent}")
+    cut = [axis for axis, size in enumerate(portion) if size < model.reduction[axis]]
+    if not cut:
+        raise _field(name, "portion", "it is the whole reduction; [] leaves reductions whole")
+    if any(portion[axis] > 1 for axis in range(cut[-1])):
+        raise _field(name, "portion", "axes outside a cut one must have extent 1, so that terms keep their order")
+    if override.tile is None:
+        return
+    splits = model.carried_splits(override.tile)
+    if not splits or (override.split_axis is not None and override.split_axis[0] not in splits):
+        raise _field(name, "tile", f"the sums of {list(override.tile)} do not fit the accumulators of the slices")
 
 
 def _more(models: Mapping[str, NodeModel]) -> str:

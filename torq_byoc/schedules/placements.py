@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torq_byoc.kernels.kernel import PackedConstant, Placement, Region
+from torq_byoc.kernels.portion import Portion
 from torq_byoc.npu_model.dtypes import DType
 
 
@@ -16,13 +17,20 @@ class Granules:
     step: int
     count: int
     nbytes: int
+    pieces: int
 
     @classmethod
     def of(cls, constant: PackedConstant, rank: int) -> Granules:
         """The granules of a constant of an output of the given rank."""
         axis = None if constant.axis is None else constant.axis % rank
         granules, nbytes = constant.data.shape
-        return cls(axis, constant.step, granules, nbytes)
+        return cls(axis, constant.step, granules, nbytes, constant.pieces)
+
+    def bytes_of(self, portion: Portion | None) -> int:
+        """Bytes of a granule that a portion of the reduction needs; all of them without one."""
+        if portion is None or self.pieces == 1:
+            return self.nbytes
+        return self.nbytes // self.pieces * portion.box.extent[0]
 
     def cover(self, start: int, extent: int) -> tuple[int, int]:
         """First and number of the granules that output indices [start, start + extent) need."""

@@ -7,19 +7,22 @@ scheduled TIR function of each node (``regions``).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from torq_byoc.errors import ScheduleError, TorqError
 from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
+from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
+from torq_byoc.schedules.fusion.pricing import GroupChoice
+from torq_byoc.schedules.fusion.search import GroupSearch, SegmentSpace
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
-from torq_byoc.schedules.overrides import check_nodes, forced_residency
-from torq_byoc.schedules.record import DecisionRecord, NodeDecision
+from torq_byoc.schedules.overrides import check_group, check_nodes, forced_residency
+from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
 from torq_byoc.schedules.residency import Planner, storages
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import Tile
@@ -27,6 +30,8 @@ from torq_byoc.schedules.tiles import Tile
 __all__ = ["DecisionRecord", "NodeDecision", "NodeSchedule", "Schedule", "Tile", "schedule"]
 
 _SWEEPS = (0, 1, 4, 16)
+_ROUNDS = (0, 3, 6, 12)
+"""Turns of choosing groups and residency, by effort."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +40,13 @@ class NodeSchedule:
 
     Attributes:
         node: name of the node.
-        decision: how it is cut and run.
+        decision: how it is cut and run, on its own or with its group.
         tiles: in execution order.
-        estimate: cycles that the cost model expects.
+        estimate: cycles that the cost model expects; an even share of a group's.
     """
 
     node: str
-    decision: NodeDecision
+    decision: NodeDecision | GroupDecision
     tiles: tuple[Tile, ...]
     estimate: float = 0.0
 
@@ -53,13 +58,16 @@ class Schedule:
     Attributes:
         nodes: in graph order; reshapes and bitcasts, which move no data, have no entry.
         resident: tensors that stay in LRAM as a whole, dense row-major, from their producer to their
-            last reader; all others live in XRAM.  A tensor's aliases are resident with it.
+            last reader.  A tensor's aliases are resident with it.  All others live in XRAM, but for those
+            that a fused group keeps.
         record: the decisions as data; feeding it back gives this schedule again.
+        groups: nodes that run band by band; their tiles are those of the bands.
     """
 
     nodes: tuple[NodeSchedule, ...]
     resident: frozenset[str]
     record: DecisionRecord
+    groups: tuple[FusedGroup, ...] = ()
 
 
 def schedule(
@@ -86,6 +94,41 @@ def schedule(
     return _Scheduler(graph, config, effort, overrides or DecisionRecord(), int(config.lram_usable * budget)).run()
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Groups and residency, priced.
+
+    Attributes:
+        groups: first and last node of every fused group.
+        units: groups and the nodes between them, in order.
+        choices: the cheapest decision of every unit; None where it does not fit.
+        live: resident storages beside every unit.
+        chosen: all resident storages.
+    """
+
+    groups: tuple[tuple[int, int], ...]
+    units: tuple[tuple[int, int], ...]
+    choices: tuple[Choice | GroupChoice | None, ...]
+    live: tuple[frozenset[str], ...]
+    chosen: frozenset[str]
+
+    @property
+    def cost(self) -> float:
+        """Rank of all units together."""
+        return sum(choice.rank[0] if choice else float("inf") for choice in self.choices)
+
+
+def units_of(count: int, groups: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Groups and the single nodes between them, in order."""
+    units: list[tuple[int, int]] = []
+    for first, last in (*groups, (count, count)):
+        start = units[-1][1] + 1 if units else 0
+        units += [(index, index) for index in range(start, first)]
+        if first < count:
+            units.append((first, last))
+    return units
+
+
 class _Scheduler:
     """One run of ``schedule``: models and spaces shared between nodes of equal signature."""
 
@@ -105,6 +148,10 @@ class _Scheduler:
         self.storages = storages(graph, self.nodes, self._streamed, self._phased, config.lram_word)
         self.nbytes = {storage.name: storage.nbytes for storage in self.storages}
         self.root = {tensor: storage.name for storage in self.storages for tensor in storage.tensors}
+        self.forced = forced_residency(overrides, self.root)
+        self.search = GroupSearch(
+            graph, self.nodes, self.models, config, self.weights, effort, overrides.nodes, self.forced
+        )
 
     def _models(self) -> dict[str, NodeModel]:
         """A model for every node name, shared between nodes of equal signature."""
@@ -122,29 +169,119 @@ class _Scheduler:
         for index in range(len(self.nodes)):
             if self._choice(index, frozenset()) is None:
                 raise self._does_not_fit(index, frozenset())
-        forced = forced_residency(self.overrides, self.root)
-        planner = Planner(self.storages, len(self.nodes), self._price, forced)
-        chosen = planner.run(_SWEEPS[self.effort])
-        scheduled = tuple(self._schedule_node(index, frozenset(live)) for index, live in enumerate(planner.live))
-        resident = frozenset(tensor for tensor, root in self.root.items() if root in chosen)
-        record = DecisionRecord(
-            {entry.node: entry.decision.to_override() for entry in scheduled},
-            {tensor: tensor in resident for tensor in self.root},
-        )
-        return Schedule(scheduled, resident, record)
+        return self._applied(self._fixed_plan() if self.overrides.groups is not None else self._best_plan())
 
-    def _schedule_node(self, index: int, live: frozenset[str]) -> NodeSchedule:
-        choice = self._choice(index, live)
-        if choice is None:
-            raise self._does_not_fit(index, live)
+    def _best_plan(self) -> Plan:
+        """Residency and groups in turn, each chosen for what the other one was."""
+        best = self._plan(())
+        for _ in range(_ROUNDS[self.effort]):
+            groups = self._proposed(best)
+            if groups == best.groups:
+                break
+            plan = self._plan(groups)
+            if plan.cost >= best.cost:
+                break
+            best = plan
+        return best
+
+    def _fixed_plan(self) -> Plan:
+        """The groups of the record, with the residency that it leaves open."""
+        assert self.overrides.groups is not None
+        position = {node.name: index for index, node in enumerate(self.nodes)}
+        fixed = {}
+        for group in self.overrides.groups:
+            first = check_group(group, position, self.search)
+            fixed[(first, first + len(group.nodes) - 1)] = group
+        return self._plan(tuple(sorted(fixed)), fixed)
+
+    def _plan(
+        self, groups: tuple[tuple[int, int], ...], fixed: Mapping[tuple[int, int], GroupDecision] | None = None
+    ) -> Plan:
+        """The best residency for given groups."""
+        units = units_of(len(self.nodes), groups)
+        spaces = {unit: space for unit in groups if (space := self.search.space(*unit)) is not None}
+        kept = {name for space in spaces.values() for name in space.segment.kept}
+        at = {index: number for number, (first, last) in enumerate(units) for index in range(first, last + 1)}
+        candidates = [
+            replace(storage, first=at[storage.first], last=at[storage.last])
+            for storage in self.storages
+            if storage.name not in kept
+        ]
+
+        def choose(number: int, live: frozenset[str]) -> Choice | GroupChoice | None:
+            unit = units[number]
+            if unit not in spaces:
+                return self._choice(unit[0], live)
+            return self._group_choice(spaces[unit], live, (fixed or {}).get(unit))
+
+        def price(number: int, live: frozenset[str]) -> tuple[float, float] | None:
+            choice = choose(number, live)
+            return None if choice is None else choice.rank
+
+        forced = {name: value for name, value in self.forced.items() if name not in kept}
+        planner = Planner(candidates, len(units), price, forced)
+        chosen = planner.run(_SWEEPS[self.effort])
+        live = [frozenset(live) for live in planner.live]
+        choices = [choose(number, residents) for number, residents in enumerate(live)]
+        return Plan(groups, tuple(units), tuple(choices), tuple(live), chosen)
+
+    def _proposed(self, plan: Plan) -> tuple[tuple[int, int], ...]:
+        """The groups that pay with the residency of a plan."""
+        chosen = [storage for storage in self.storages if storage.name in plan.chosen]
+        live = [{s.name for s in chosen if s.first <= index <= s.last} for index in range(len(self.nodes))]
+        choices = [self._choice(index, frozenset(names)) for index, names in enumerate(live)]
+
+        def choose(first: int, last: int, space: SegmentSpace) -> GroupChoice | None:
+            names = frozenset().union(*live[first : last + 1]) - space.segment.kept
+            return self._group_choice(space, names)
+
+        costs = [choice.cost if choice else None for choice in choices]
+        return tuple(self.search.best_groups(costs, choose))
+
+    def _group_choice(
+        self, space: SegmentSpace, live: frozenset[str], fixed: GroupDecision | None = None
+    ) -> GroupChoice | None:
+        available = self.capacity - sum(self.nbytes[name] for name in live)
+        tensors = space.segment.sources | space.segment.outputs
+        resident = frozenset(name for name in tensors if self.root.get(name) in live)
+        return space.priced(fixed, resident) if fixed else space.best(available, resident)
+
+    def _applied(self, plan: Plan) -> Schedule:
+        """Tiles of every node and group of a plan."""
+        resident = frozenset(tensor for tensor, root in self.root.items() if root in plan.chosen)
+        scheduled: list[NodeSchedule] = []
+        groups: list[FusedGroup] = []
+        for (first, _), choice, live in zip(plan.units, plan.choices, plan.live, strict=True):
+            if choice is None:
+                raise self._does_not_fit(first, live)
+            if isinstance(choice, Choice):
+                scheduled.append(self._node_schedule(first, choice))
+            else:
+                group, entries = self._group_schedule(first, choice)
+                groups.append(group)
+                scheduled += entries
+        record = DecisionRecord(
+            {e.node: e.decision.to_override() for e in scheduled if isinstance(e.decision, NodeDecision)},
+            {tensor: tensor in resident for tensor in self.root},
+            tuple(choice.decision for choice in plan.choices if isinstance(choice, GroupChoice)),
+        )
+        return Schedule(tuple(scheduled), resident, record, tuple(groups))
+
+    def _node_schedule(self, index: int, choice: Choice) -> NodeSchedule:
         node = self.nodes[index]
-        model = self.models[node.name]
-        tiles = tiles_of(self.graph, node, model, choice.decision)
+        tiles = tiles_of(self.graph, node, self.models[node.name], choice.decision)
         return NodeSchedule(node.name, choice.decision, tiles, choice.cost.cycles)
 
-    def _price(self, index: int, live: frozenset[str]) -> tuple[float, float] | None:
-        choice = self._choice(index, live)
-        return None if choice is None else choice.cost.rank
+    def _group_schedule(self, first: int, choice: GroupChoice) -> tuple[FusedGroup, list[NodeSchedule]]:
+        decision = choice.decision
+        space = self.search.space(first, first + len(decision.nodes) - 1)
+        assert space is not None
+        group = fused_group(self.graph, space.segment, decision, self.config.slices)
+        entries = []
+        for position, name in enumerate(decision.nodes):
+            tiles = tuple(tile for band in group.bands if (tile := band.tiles[position]) is not None)
+            entries.append(NodeSchedule(name, decision, tiles, choice.cycles / len(decision.nodes)))
+        return group, entries
 
     def _choice(self, index: int, live: frozenset[str]) -> Choice | None:
         available = self.capacity - sum(self.nbytes[name] for name in live)

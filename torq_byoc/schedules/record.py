@@ -10,7 +10,8 @@ from typing import Any
 from torq_byoc.errors import ScheduleError
 
 FORMAT = 1
-_FIELDS = ("tile", "order", "split_axis", "buffers")
+_FIELDS = ("tile", "order", "split_axis", "buffers", "portion")
+_GROUP_FIELDS = ("nodes", "axis", "size", "split_axes", "buffers")
 
 
 @dataclass(frozen=True)
@@ -23,16 +24,38 @@ class NodeDecision:
             tile to the next stays in LRAM, so the order says which operand is stationary.
         split_axis: output axis along which a tile is divided between the slices; None runs it on one.
         buffers: tiles of an operand in flight: 2 overlaps transfers with compute, 1 does not.
+        portion: extent of a portion along every axis of the reduction, when each tile is computed portion by
+            portion with its sums in PRAM (``kernels.portion``); empty when reductions are whole.
     """
 
     tile: tuple[int, ...]
     order: tuple[int, ...]
     split_axis: int | None
     buffers: int
+    portion: tuple[int, ...] = ()
 
     def to_override(self) -> NodeOverride:
         """The same decision with every field fixed."""
-        return NodeOverride(self.tile, self.order, (self.split_axis,), self.buffers)
+        return NodeOverride(self.tile, self.order, (self.split_axis,), self.buffers, self.portion)
+
+
+@dataclass(frozen=True)
+class GroupDecision:
+    """Neighbouring nodes that run band by band, so that what they pass on stays in LRAM.
+
+    Attributes:
+        nodes: names in execution order; they follow one another in the graph.
+        axis: axis along which the last node's output is cut into bands.
+        size: extent of a band.
+        split_axes: for every node the axis along which the slices share its part of a band; None for one slice.
+        buffers: bands of an operand in flight: 2 overlaps transfers with compute, 1 does not.
+    """
+
+    nodes: tuple[str, ...]
+    axis: int
+    size: int
+    split_axes: tuple[int | None, ...]
+    buffers: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +69,7 @@ class NodeOverride:
     order: tuple[int, ...] | None = None
     split_axis: tuple[int | None] | None = None
     buffers: int | None = None
+    portion: tuple[int, ...] | None = None
 
     def allows(self, decision: NodeDecision) -> bool:
         """Whether a decision agrees with every fixed field."""
@@ -54,6 +78,7 @@ class NodeOverride:
             and self.order in (None, decision.order)
             and self.split_axis in (None, (decision.split_axis,))
             and self.buffers in (None, decision.buffers)
+            and self.portion in (None, decision.portion)
         )
 
 
@@ -65,22 +90,29 @@ class DecisionRecord:
         nodes: node name -> fixed fields.
         resident: tensor name -> True (stays in LRAM from producer to last consumer) or False (goes
             through XRAM); tensors not named are left to the search.
+        groups: all fused groups; None leaves them to the search.
     """
 
     nodes: Mapping[str, NodeOverride] = field(default_factory=dict)
     resident: Mapping[str, bool] = field(default_factory=dict)
+    groups: tuple[GroupDecision, ...] | None = None
 
     def restricted_to(self, nodes: Collection[str], tensors: Collection[str]) -> DecisionRecord:
         """The entries about these nodes and tensors: what concerns one partition of a model."""
         return DecisionRecord(
             {name: override for name, override in self.nodes.items() if name in nodes},
             {name: value for name, value in self.resident.items() if name in tensors},
+            None if self.groups is None else tuple(g for g in self.groups if set(g.nodes) <= set(nodes)),
         )
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form, keys sorted; fields that are not fixed are left out."""
         nodes = {name: _node_to_json(self.nodes[name]) for name in sorted(self.nodes)}
-        return {"format": FORMAT, "nodes": nodes, "resident": {t: self.resident[t] for t in sorted(self.resident)}}
+        resident = {tensor: self.resident[tensor] for tensor in sorted(self.resident)}
+        data: dict[str, Any] = {"format": FORMAT, "nodes": nodes, "resident": resident}
+        if self.groups is not None:
+            data["groups"] = [_group_to_json(group) for group in self.groups]
+        return data
 
     def dumps(self) -> str:
         """The record as text, one node a line so that it can be edited and compared."""
@@ -89,6 +121,9 @@ class DecisionRecord:
         for key in ("nodes", "resident"):
             lines = [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in data[key].items()]
             blocks.append(f'  "{key}": {{\n' + ",\n".join(lines) + "\n  }" if lines else f'  "{key}": {{}}')
+        if "groups" in data:
+            lines = [f"    {json.dumps(group)}" for group in data["groups"]]
+            blocks.append('  "groups": [\n' + ",\n".join(lines) + "\n  ]" if lines else '  "groups": []')
         return f'{{\n  "format": {FORMAT},\n' + ",\n".join(blocks) + "\n}\n"
 
     @classmethod
@@ -99,14 +134,18 @@ class DecisionRecord:
             ScheduleError: an unknown key or a value of the wrong kind; names the node and the field.
         """
         root = _expect(data, dict, "record", "an object")
-        _reject_unknown(root, ("format", "nodes", "resident"), "record")
+        _reject_unknown(root, ("format", "nodes", "resident", "groups"), "record")
         if root.get("format", FORMAT) != FORMAT:
             raise _error("format", f"this version reads format {FORMAT}, the record is format {root['format']!r}")
         nodes = _expect(root.get("nodes", {}), dict, "nodes", "an object keyed by node name")
         resident = _expect(root.get("resident", {}), dict, "resident", "an object keyed by tensor name")
         for name, value in resident.items():
             _expect(value, bool, f"resident {name!r}", "true or false")
-        return cls({name: _node_from_json(name, value) for name, value in nodes.items()}, resident)
+        groups = None
+        if "groups" in root:
+            entries = _expect(root["groups"], list, "groups", "a list")
+            groups = tuple(_group_from_json(index, entry) for index, entry in enumerate(entries))
+        return cls({name: _node_from_json(name, value) for name, value in nodes.items()}, resident, groups)
 
     @classmethod
     def loads(cls, text: str) -> DecisionRecord:
@@ -132,6 +171,8 @@ def _node_to_json(override: NodeOverride) -> dict[str, Any]:
         result["split_axis"] = override.split_axis[0]
     if override.buffers is not None:
         result["buffers"] = override.buffers
+    if override.portion is not None:
+        result["portion"] = list(override.portion)
     return result
 
 
@@ -147,6 +188,35 @@ def _node_from_json(name: str, data: Any) -> NodeOverride:
         order=_integers(entry, "order", name),
         split_axis=split,
         buffers=_integer(entry["buffers"], f"node {name!r} field 'buffers'") if "buffers" in entry else None,
+        portion=_integers(entry, "portion", name),
+    )
+
+
+def _group_to_json(group: GroupDecision) -> dict[str, Any]:
+    return {
+        "nodes": list(group.nodes),
+        "axis": group.axis,
+        "size": group.size,
+        "split_axes": list(group.split_axes),
+        "buffers": group.buffers,
+    }
+
+
+def _group_from_json(index: int, data: Any) -> GroupDecision:
+    where = f"group {index}"
+    entry = _expect(data, dict, where, "an object")
+    _reject_unknown(entry, _GROUP_FIELDS, where)
+    missing = [key for key in _GROUP_FIELDS if key not in entry]
+    if missing:
+        raise _error(where, f"the field {missing[0]!r} is missing; a group is fixed as a whole")
+    names = _expect(entry["nodes"], list, f"{where} field 'nodes'", "a list of node names")
+    axes = _expect(entry["split_axes"], list, f"{where} field 'split_axes'", "a list of axes")
+    return GroupDecision(
+        tuple(_expect(name, str, f"{where} field 'nodes'", "a node name") for name in names),
+        _integer(entry["axis"], f"{where} field 'axis'"),
+        _integer(entry["size"], f"{where} field 'size'"),
+        tuple(None if axis is None else _integer(axis, f"{where} field 'split_axes'") for axis in axes),
+        _integer(entry["buffers"], f"{where} field 'buffers'"),
     )
 
 

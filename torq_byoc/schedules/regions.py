@@ -32,15 +32,16 @@ class Transfer:
     shape: tuple[int, ...]
     axes: tuple[RegionAxis, ...]
 
-    def region(self, output: Region, tile: Sequence[int]) -> Region:
-        """What the tile that computes ``output`` transfers, clipped to the tensor.
+    def region(self, box: Region, tile: Sequence[int]) -> Region:
+        """What a tile transfers, clipped to the tensor.
 
         Args:
-            output: a tile of the result.
-            tile: extents of a full tile.
+            box: the part of the result that the tile computes; behind it, the portion of the reduction when it
+                does so in portions.
+            tile: extents of a full tile, and of a full portion.
         """
-        index = [start // size for start, size in zip(output.start, tile, strict=True)]
-        missing = [size - extent for size, extent in zip(tile, output.extent, strict=True)]
+        index = [start // size for start, size in zip(box.start, tile, strict=True)]
+        missing = [size - extent for size, extent in zip(tile, box.extent, strict=True)]
         starts, extents = [], []
         for axis, size in zip(self.axes, self.shape, strict=True):
             first, end = axis.bounds(index, tile, missing)

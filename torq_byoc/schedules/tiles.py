@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.portion import Portion
 from torq_byoc.schedules.record import NodeDecision
 
 
@@ -19,11 +21,14 @@ class Tile:
         inputs: for every position of ``kernel.tensor_inputs``, the part of that tensor it reads, clipped
             to the tensor (and starting at a phase where the kernel wants phases).
         parts: the output box divided between the slices, disjoint, at most one a slice.
+        portion: the part of the reduction that this step folds into the sums of the box; None folds all of it.
+            The portions of a box follow one another, and the last one writes the output.
     """
 
     output: Region
     inputs: tuple[Region, ...]
     parts: tuple[Region, ...]
+    portion: Portion | None = None
 
 
 def tile_counts(shape: Sequence[int], tile: Sequence[int]) -> tuple[int, ...]:
@@ -45,6 +50,28 @@ def output_regions(shape: Sequence[int], decision: NodeDecision) -> list[Region]
     return regions
 
 
+def portions_of(reduction: Sequence[int], portion: Sequence[int]) -> tuple[Portion, ...]:
+    """The portions of a reduction in row-major order, so that terms are folded in their own order.
+
+    Args:
+        reduction: extents of the reduction axes.
+        portion: extents of a full portion, 1 on all axes outside the one that is cut.
+    """
+    starts = list(itertools.product(*(range(0, n, size) for n, size in zip(reduction, portion, strict=True))))
+    found = []
+    for number, start in enumerate(starts):
+        extent = tuple(min(size, n - first) for first, n, size in zip(start, reduction, portion, strict=True))
+        found.append(Portion(Region(start, extent), number == 0, number == len(starts) - 1))
+    return tuple(found)
+
+
+def portion_kinds(reduction: Sequence[int], portion: Sequence[int]) -> list[tuple[Portion, int]]:
+    """The portions that differ in more than their place, as if each stood at the start, and how often they occur."""
+    kinds = Counter((part.box.extent, part.first, part.last) for part in portions_of(reduction, portion))
+    origin = (0,) * len(reduction)
+    return [(Portion(Region(origin, extent), first, last), times) for (extent, first, last), times in kinds.items()]
+
+
 def split_between_slices(region: Region, axis: int | None, step: int, slices: int) -> tuple[Region, ...]:
     """Divide a box along one axis at multiples of ``step`` into at most ``slices`` even parts.
 
@@ -63,6 +90,17 @@ def split_between_slices(region: Region, axis: int | None, step: int, slices: in
     parts = min(slices, units)
     bounds = [min(step * (units * part // parts), region.extent[axis]) for part in range(parts + 1)]
     return tuple(_along(region, axis, first, last - first) for first, last in itertools.pairwise(bounds))
+
+
+def hull(a: Region | None, b: Region) -> Region:
+    """The smallest box around both; an empty box adds nothing."""
+    if a is None or not a.size:
+        return b
+    if not b.size:
+        return a
+    start = tuple(min(x, y) for x, y in zip(a.start, b.start, strict=True))
+    ends = (max(x + m, y + n) for x, m, y, n in zip(a.start, a.extent, b.start, b.extent, strict=True))
+    return Region(start, tuple(end - begin for begin, end in zip(start, ends, strict=True)))
 
 
 def _along(region: Region, axis: int, offset: int, extent: int) -> Region:

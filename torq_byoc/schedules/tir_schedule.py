@@ -14,6 +14,12 @@ After, for tiles of 8 channels x 4 rows::
         padded, accumulator, result                 # plane logic, partials, ACT: never in memory
         result[...] = result_global.lram[...]       # "torq.store"
 
+Where the sums are computed in portions, the reduction's outer loops are tile loops as well, around the loads::
+
+        for c_0:                                    # "torq.tile_loop"
+            input0_global.lram[...] = input0[...]   # "torq.load"
+            accumulator[...] += ...                 # stays in PRAM
+
 The scheduled function computes what the unscheduled one does, so it can be compiled for the CPU and compared.
 """
 
@@ -27,7 +33,7 @@ from torq_byoc.schedules.tensor_expressions.definition import RESULT
 
 LRAM = "global.lram"
 TILE_LOOP = "torq.tile_loop"
-"""Annotation of a tile loop; its value is the output axis."""
+"""Annotation of a tile loop; its value is the output axis, or the output's rank and on for reduction axes."""
 SLICE_LOOP = "torq.slice_axis"
 """Annotation of the loop that is divided between the slices."""
 TRANSFER = "torq.transfer"
@@ -53,12 +59,15 @@ def apply_decision(func: Any, decision: NodeDecision) -> Any:
     producers = [
         block for block in schedule.get_child_blocks(schedule.get_sblock("root")) if not _is_result(schedule, block)
     ]
-    innermost = _tile_loops(schedule, result, decision)
+    innermost = loading = _tile_loops(schedule, result, decision)
     for block in reversed(producers):
-        schedule.compute_at(block, innermost)
+        schedule.compute_at(block, loading, preserve_unit_loops=bool(decision.portion))
         schedule.set_scope(block, 0, f"global.{schedule.get(block).name_hint}")
-    for block in (*producers, result):
-        _load_inputs(schedule, block, innermost, decision.buffers)
+        if decision.portion and block is producers[-1]:
+            loading = _portion_loops(schedule, block, decision)
+    for block in producers:
+        _load_inputs(schedule, block, loading, decision.buffers)
+    _load_inputs(schedule, result, innermost, decision.buffers)
     store = schedule.cache_write(result, 0, LRAM)
     schedule.reverse_compute_at(store, innermost)
     _annotate_transfer(schedule, store, "store", decision.buffers)
@@ -89,6 +98,23 @@ def _tile_loops(schedule: Any, result: Any, decision: NodeDecision) -> Any:
     if decision.split_axis is not None:
         schedule.annotate(inner[decision.split_axis], SLICE_LOOP, decision.split_axis)
     return outer[order[-1]]
+
+
+def _portion_loops(schedule: Any, block: Any, decision: NodeDecision) -> Any:
+    """Split the reduction of a block into portions, outside its other loops in the tile; returns the innermost."""
+    from tvm import tirx
+
+    rank = len(decision.tile)
+    reduced = sum(var.iter_type == tirx.IterVar.CommReduce for var in schedule.get(block).iter_vars)
+    loops = schedule.get_loops(block)[-(rank + reduced) :]
+    outer, inner = [], list(loops)
+    for axis, size in enumerate(decision.portion):
+        if size < int(schedule.get(loops[rank + axis]).extent):
+            first, inner[rank + axis] = schedule.split(loops[rank + axis], [None, size])
+            schedule.annotate(first, TILE_LOOP, rank + axis)
+            outer.append(first)
+    schedule.reorder(*outer, *inner)
+    return outer[-1]
 
 
 def _load_inputs(schedule: Any, block: Any, loop: Any, buffers: int) -> None:

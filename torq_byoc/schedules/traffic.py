@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import WHOLE, NodeModel, Residency
+from torq_byoc.schedules.tiles import portions_of
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Traffic:
         in_bytes, out_bytes: operand and result bytes through DMA, programs not counted.
         first_in, last_out: bytes of the first tile's loads and of the last tile's store.
         loads, stores: transfers, programs not counted.
-        tiles: tiles of the node.
+        tiles: steps of the node: its tiles, or the portions of all tiles.
         runs: contiguous pieces in XRAM beyond whole rows, both ways.
         single, double: LRAM bytes of operand and output tiles with one buffer and with two; residents and
             programs not counted.
@@ -65,14 +66,17 @@ class TilingTable:
     Args:
         model: the node.
         tiles: tile extents, one row a tiling, one column an output axis.
+        portion: extents of a portion of the reduction, in which every tile is computed; empty for none.
     """
 
-    def __init__(self, model: NodeModel, tiles: Sequence[Sequence[int]]) -> None:
+    def __init__(self, model: NodeModel, tiles: Sequence[Sequence[int]], portion: Sequence[int] = ()) -> None:
         self.model = model
         self.tiles = np.asarray(tiles, dtype=np.int64).reshape(len(tiles), len(model.shape))
         self.counts = -(-np.asarray(model.shape, dtype=np.int64) // self.tiles)
         self.total = self.counts.prod(axis=1)
         self._factors = [self._stream_factors(stream) for stream in range(len(model.streams))]
+        self._portions = len(portions_of(model.reduction, portion)) if portion else 1
+        self._terms = [model.portion_cut(stream, portion) if portion else WHOLE for stream in range(len(self._factors))]
 
     def moves(self) -> list[tuple[bool, ...]]:
         """For every axis, which operands change along it in any of the tilings."""
@@ -105,15 +109,18 @@ class TilingTable:
             part = self._words(self.tiles.prod(axis=1) * self.model.element)
             single += part
             double += part * np.minimum(2, self.total)
-        return Traffic(in_bytes, out_bytes, first_in, last_out, loads, stores, self.total, runs, single, double)
+        steps = self.total * self._portions
+        return Traffic(in_bytes, out_bytes, first_in, last_out, loads, stores, steps, runs, single, double)
 
     def stream(self, index: int, order: Sequence[int]) -> StreamTraffic:
-        """Loads of one operand under a loop order."""
+        """Loads of one operand under a loop order; the portions of the reduction are its innermost loop."""
         moves, total, largest, first = self._factors[index]
+        terms = self._terms[index]
         nbytes = np.full(len(self.tiles), float(self.model.streams[index].nbytes))
-        part, start = nbytes * largest.prod(axis=1), nbytes * first.prod(axis=1)
-        loads = np.ones(len(self.tiles), dtype=np.int64)
-        inside = np.zeros(len(self.tiles), dtype=bool)
+        part, start = nbytes * largest.prod(axis=1) * terms.largest, nbytes * first.prod(axis=1) * terms.first
+        nbytes *= terms.total
+        loads = np.full(len(self.tiles), self._portions if terms.moves else 1, dtype=np.int64)
+        inside = np.full(len(self.tiles), terms.moves)
         for axis in reversed(order):
             counts = self.counts[:, axis]
             nbytes = nbytes * np.where(moves[:, axis], total[:, axis], np.where(inside, counts, 1))

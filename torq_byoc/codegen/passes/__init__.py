@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torq_byoc.codegen.hl import HlProgram
 from torq_byoc.codegen.passes.dead_stores import eliminate_dead_stores
 from torq_byoc.codegen.passes.share_loads import share_loads
-from torq_byoc.errors import ScheduleError
+from torq_byoc.errors import ScheduleError, choose_from
 
 PASSES: tuple[tuple[str, Callable[[HlProgram], HlProgram]], ...] = (
     ("share-loads", share_loads),
@@ -31,6 +31,22 @@ def pass_names() -> tuple[str, ...]:
     return tuple(name for name, _ in PASSES)
 
 
+def check_pass_names(names: Collection[str]) -> None:
+    """Refuse names that ``--disable-pass`` does not take.
+
+    Raises:
+        ScheduleError: one of them is not a pass.
+    """
+    known = (*pass_names(), "prefetch")
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise ScheduleError(
+            f"there is no pass named {', '.join(unknown)}",
+            where="--disable-pass",
+            remedy=choose_from(unknown[0], known),
+        )
+
+
 def run_passes(
     program: HlProgram,
     disabled: Collection[str] = (),
@@ -46,13 +62,7 @@ def run_passes(
     Raises:
         ScheduleError: a disabled name is not a pass.
     """
-    unknown = sorted(set(disabled) - set(pass_names()) - {"prefetch"})
-    if unknown:
-        raise ScheduleError(
-            f"there is no pass named {', '.join(unknown)}",
-            where="--disable-pass",
-            remedy=f"use one of {', '.join((*pass_names(), 'prefetch'))}",
-        )
+    check_pass_names(disabled)
     ledger = []
     for name, apply in PASSES:
         if name in disabled:

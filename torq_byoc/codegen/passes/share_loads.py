@@ -11,8 +11,8 @@ After::
                               load  x[8:16] -> d        run tile 1 (a, d)
 
 Two tile buffers hold the same bytes when the same transfers filled them from the same XRAM buffer and
-nothing wrote that buffer in between.  Only neighbouring tiles of one node share, so the live range grows
-by one tile, which the schedule has accounted for.
+nothing wrote that buffer in between.  Only neighbouring tiles of one node (in a fused group: its tiles of
+neighbouring bands) share, so the live range grows by one tile or band, which the schedule has accounted for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dataclasses import replace
 from torq_byoc.codegen.hl import (
     Access,
     HlProgram,
-    Invocation,
     Load,
     Op,
     SliceRun,
@@ -76,12 +75,10 @@ def _renamed(op: SliceRun, replacement: dict[int, int]) -> SliceRun:
         return replacement.get(buffer, buffer)
 
     old = op.invocation
-    invocation = Invocation(
-        old.node,
-        old.region,
-        old.output,
-        tuple(replace(operand, buffer=name(operand.buffer)) for operand in old.inputs),
-        tuple(replace(constant, buffer=name(constant.buffer)) for constant in old.constants),
+    invocation = replace(
+        old,
+        inputs=tuple(replace(operand, buffer=name(operand.buffer)) for operand in old.inputs),
+        constants=tuple(replace(constant, buffer=name(constant.buffer)) for constant in old.constants),
     )
     operands: tuple[Access, ...] = tuple(replace(access, buffer=name(access.buffer)) for access in op.operands)
     return replace(op, invocation=invocation, operands=operands)

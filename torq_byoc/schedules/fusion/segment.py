@@ -1,0 +1,120 @@
+"""A run of neighbouring nodes that may become a fused group: what it keeps, takes in and gives out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.schedules.node_model import NodeModel
+
+DENSE = (1, 1)
+WRITTEN_PHASES = 2
+"""Stride phases that the output writer separates (hardware doc 1.6: an even-odd split)."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Neighbouring scheduled nodes.
+
+    Attributes:
+        nodes: in execution order.
+        models: one a node.
+        internal: tensors made by one node and read by another one.
+        outputs: tensors that are needed outside: graph outputs, or read by other nodes.
+        sources: tensors that are read from outside.
+        phases: for tensors read in stride phases, which.
+    """
+
+    nodes: tuple[Node, ...]
+    models: tuple[NodeModel, ...]
+    internal: frozenset[str]
+    outputs: frozenset[str]
+    sources: frozenset[str]
+    phases: Mapping[str, tuple[int, int]]
+
+    @property
+    def last(self) -> NodeModel:
+        """Model of the node whose output is cut into bands."""
+        return self.models[-1]
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Internal tensors that never leave LRAM."""
+        return self.internal - self.outputs
+
+    def reads(self, index: int) -> list[str]:
+        """Names of the tensors that a node reads as tiles, one a position."""
+        node, model = self.nodes[index], self.models[index]
+        return [node.inputs[position] for position in model.inputs]
+
+
+class SegmentFinder:
+    """Builds segments of one graph.
+
+    Args:
+        graph: the graph.
+        nodes: its scheduled nodes, in order.
+        models: a model for every node name.
+    """
+
+    def __init__(self, graph: OpGraph, nodes: Sequence[Node], models: Mapping[str, NodeModel]) -> None:
+        self.graph, self.nodes, self.models = graph, nodes, models
+        self.roots = graph.storage_roots()
+        self.readers: dict[str, list[int]] = {}
+        for index, node in enumerate(nodes):
+            for name in node.inputs:
+                self.readers.setdefault(self.roots[name], []).append(index)
+        self.needed = {self.roots[name] for name in graph.outputs}
+
+    def segment(self, first: int, last: int) -> Segment | None:
+        """The segment of nodes first..last; None when it cannot run band by band.
+
+        Every node but the last must pass something on inside, tensors inside must be read as themselves (not
+        through an alias) and in one layout, and whoever makes a tensor in stride phases must be able to.
+        """
+        nodes = tuple(self.nodes[first : last + 1])
+        made = {node.output: index for index, node in enumerate(nodes)}
+        reads = [self._reads(node) for node in nodes]
+        internal = {name for names in reads for name in names if name in made}
+        if any(node.output not in internal for node in nodes[:-1]):
+            return None
+        if any(self.roots[name] in made and name not in made for names in reads for name in names):
+            return None
+        outputs = {name for name in made if self._needed_outside(name, first, last)}
+        phases = self._phases(nodes, reads)
+        if phases is None or not all(
+            self._writable(name, self.models[nodes[made[name]].name], outputs, phases) for name in internal
+        ):
+            return None
+        sources = {name for names in reads for name in names if name not in made}
+        models = tuple(self.models[node.name] for node in nodes)
+        return Segment(nodes, models, frozenset(internal), frozenset(outputs), frozenset(sources), phases)
+
+    def _reads(self, node: Node) -> list[str]:
+        return [node.inputs[position] for position in self.models[node.name].inputs]
+
+    def _needed_outside(self, name: str, first: int, last: int) -> bool:
+        return name in self.needed or any(not first <= reader <= last for reader in self.readers.get(name, ()))
+
+    def _phases(self, nodes: Collection[Node], reads: Sequence[Sequence[str]]) -> dict[str, tuple[int, int]] | None:
+        """Layout of every tensor that is not dense; None when two readers want different ones."""
+        wanted: dict[str, tuple[int, int]] = {}
+        for node, names in zip(nodes, reads, strict=True):
+            for index, name in enumerate(names):
+                phases = self.models[node.name].layout(index).phases
+                if wanted.setdefault(name, phases) != phases:
+                    return None
+        return {name: phases for name, phases in wanted.items() if phases != DENSE}
+
+    def _writable(
+        self, name: str, maker: NodeModel, outputs: Collection[str], phases: Mapping[str, tuple[int, int]]
+    ) -> bool:
+        """Whether the maker of an internal tensor can lay it out as its reader wants.
+
+        Phase planes hold whole phases, so the plane's extents must be whole too: nothing would write the rest.
+        """
+        if name not in phases:
+            return True
+        whole = all(size % phase == 0 for size, phase in zip(maker.shape[-2:], phases[name], strict=True))
+        return whole and name not in outputs and maker.kernel.writes_phases and max(phases[name]) <= WRITTEN_PHASES
