@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+import tvm
+from tvm import relax, topi
 
 import torq_byoc
 from tests.frontend.fuzz_seeds import seeds
 from torq_byoc.errors import ProgramFormatError, UnsupportedOpError
-from torq_byoc.host_module import deserialize
+from torq_byoc.host_module import build_host, deserialize, serialize
 from torq_byoc.host_script import check_script
 from torq_byoc.npu_model.container import pack_container, unpack_container
 
@@ -74,13 +75,37 @@ def test_anything_else_is_refused_before_it_is_parsed(old, new, tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_a_loop_nest_on_the_cpu_is_an_unsupported_operator() -> None:
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("a", [2, 3]), ("b", [3, 4]))
-    ]
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
-    node = helper.make_node("Einsum", ["a", "b"], ["y"], equation="ij,jk->ik")
-    graph = helper.make_graph([node], "g", inputs, [output])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    with pytest.raises(UnsupportedOpError, match="einsum"):
-        torq_byoc.compile(model)
+def host_function(op, *shapes: tuple[int, ...]) -> tvm.IRModule:
+    """A module whose ``main`` calls one function on tensors of these shapes."""
+    builder = relax.BlockBuilder()
+    parameters = [relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes)]
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            result = builder.emit_output(op(builder, *parameters))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def test_a_loop_nest_on_the_cpu_is_an_unsupported_operator():
+    module = host_function(lambda builder, x: builder.call_te(topi.flip, x, axis=0), (2, 3))
+    with pytest.raises(UnsupportedOpError, match="flip"):
+        serialize(module)
+
+
+def test_an_operator_without_code_is_refused_when_storing_and_named():
+    def unbuildable(builder: relax.BlockBuilder, x: relax.Var, gain: relax.Var) -> relax.Expr:
+        scaled = builder.emit(relax.op.nn.relu(x))
+        return relax.op.nn.rms_norm(scaled, gain, axes=[0, 1])
+
+    with pytest.raises(UnsupportedOpError) as caught:
+        serialize(host_function(unbuildable, (2, 3), (2, 3)))
+    assert "rms_norm" in caught.value.where and "relu" not in caught.value.where
+    assert caught.value.why and caught.value.remedy
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan, 1e-45, -0.0, 3.4028235e38])
+def test_every_float_constant_reads_back(value):
+    module = host_function(lambda builder, x: relax.op.add(x, relax.const(np.float32(value))), (3,))
+    x = np.zeros(3, np.float32) if value == value and abs(value) < 1 else np.ones(3, np.float32)
+    (found,) = build_host(deserialize(serialize(module)))([x])
+    np.testing.assert_array_equal(found, x + np.float32(value))

@@ -6,14 +6,17 @@ import contextlib
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
 from torq_byoc.errors import InternalError, ProgramFormatError, TorqError, UnsupportedOpError
+from torq_byoc.host_operators import check_operators
 from torq_byoc.host_script import check_script
 from torq_byoc.npu_model.container import pack_container, unpack_container
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.runtime import RUN_FUNCTION, take_failure
 
 
@@ -28,9 +31,13 @@ def npu_functions(module: tvm.IRModule) -> dict[str, relax.Function]:
     return dict(sorted(found.items()))
 
 
+_WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
+"""Where TVM looks for extremes: it begins with the largest finite number, which is infinite once it is narrowed."""
+
+
 @relax.expr_functor.mutator
 class _CallRewriter(relax.PyExprMutator):
-    """Calls of partitions become calls of the runtime with the program as a constant."""
+    """Calls of partitions become calls of the runtime with the program as a constant; extremes may be infinite."""
 
     def __init__(self, module: tvm.IRModule, programs: Mapping[str, bytes]) -> None:
         super().__init__(module)
@@ -39,6 +46,8 @@ class _CallRewriter(relax.PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
+        if getattr(call.op, "name", "") in ("relax.max", "relax.min") and str(call.ty.dtype) in _WIDER:
+            return self._extreme(call)
         if not isinstance(call.op, tvm.ir.GlobalVar) or not is_npu_function(self.module[call.op]):
             return call
         blob = np.frombuffer(self.programs[call.op.name_hint], np.uint8)
@@ -47,6 +56,12 @@ class _CallRewriter(relax.PyExprMutator):
         if isinstance(outputs, relax.TupleType):
             outputs = list(outputs.fields)
         return relax.call_dps_packed(RUN_FUNCTION, arguments, outputs)
+
+    def _extreme(self, call: relax.Call) -> relax.Expr:
+        dtype = str(call.ty.dtype)
+        wide = self.builder_.emit(relax.op.astype(call.args[0], _WIDER[dtype]))
+        found = self.builder_.emit(relax.Call(call.op, [wide], call.attrs, call.ty_args, call.span))
+        return relax.op.astype(found, dtype)
 
 
 def with_runtime_calls(module: tvm.IRModule, programs: Mapping[str, bytes]) -> tvm.IRModule:
@@ -103,7 +118,12 @@ def _returns_in_order(result: relax.Var, rest: list[relax.Binding], returned: re
 
 
 _PRINTED_SCALARS = frozenset({"float32", "float64", "int32", "int64", "bool"})
-"""Scalar types that TVMScript writes as numbers; others become references to metadata, which it cannot read back."""
+"""Scalar types whose finite values TVMScript writes as numbers; others become references to metadata or quoted words,
+which it cannot read back."""
+
+
+_BF16 = DType.BF16.numpy
+"""The one element type that numpy's file format has no name for; it is stored as the integers of its bits."""
 
 
 @relax.expr_functor.mutator
@@ -117,7 +137,7 @@ class _ConstantLifter(relax.PyExprMutator):
 
     def visit_generic_const_(self, constant: tvm.ir.GenericConst) -> relax.Expr:
         value = constant.value.numpy()
-        if value.ndim == 0 and value.dtype.name in _PRINTED_SCALARS:
+        if value.ndim == 0 and value.dtype.name in _PRINTED_SCALARS and np.isfinite(value):
             return constant
         variable = relax.Var(f"constant_{len(self.values)}", constant.ty)
         self.values.append(value)
@@ -129,7 +149,7 @@ def serialize(module: tvm.IRModule) -> bytes:
     """The module as bytes: TVMScript, with the tensor constants of ``main`` beside it.
 
     Raises:
-        UnsupportedOpError: the module has functions that are no graph of operators.
+        UnsupportedOpError: the module has functions that are no graph of operators, or operators without code.
         InternalError: the text does not read back as the same module.
         ProgramFormatError: the module holds more than operators and calls of the runtime.
     """
@@ -148,16 +168,30 @@ def serialize(module: tvm.IRModule) -> bytes:
             why="TVM imports them as loop nests, and a container carries operators only",
             remedy="replace them, or build with tvm.compile(..., target='torq', relax_pipeline='torq')",
         )
+    check_operators(module)
     text = tvm.IRModule(functions).script(show_meta=False)
     check_script(text)
-    if _parse(text).script(show_meta=False) != text:
-        raise InternalError("the host part of the model cannot be stored", remedy="report it with the model")
+    _check_reads_back(text)
     sections = {"script": text.encode()}
     for index, value in enumerate(lifter.values):
         buffer = io.BytesIO()
-        np.save(buffer, value, allow_pickle=False)
+        np.save(buffer, value.view(np.uint16) if value.dtype.name == _BF16.name else value, allow_pickle=False)
         sections[f"constant/{index:05d}"] = buffer.getvalue()
     return pack_container(sections)
+
+
+def _check_reads_back(text: str) -> None:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # the parser prints what it also raises
+            same = _parse(text).script(show_meta=False) == text
+    except Exception as error:  # the parser has no base class for what it raises
+        raise _not_stored(str(error)[:500]) from error
+    if not same:
+        raise _not_stored("its text reads back as another module")
+
+
+def _not_stored(why: str) -> InternalError:
+    return InternalError("the host part of the model cannot be stored", why=why, remedy="report it with the model")
 
 
 def deserialize(data: bytes) -> tvm.IRModule:
@@ -174,7 +208,11 @@ def deserialize(data: bytes) -> tvm.IRModule:
             module = _parse(script)
         names = sorted(name for name in sections if name.startswith("constant/"))
         values = [np.load(io.BytesIO(sections[name]), allow_pickle=False) for name in names]
-        constants = {f"constant_{index}": value for index, value in enumerate(values)}
+        kinds = {parameter.name: str(parameter.ty.dtype) for parameter in module["main"].params}
+        constants = {
+            name: value.view(_BF16) if kinds.get(name) == _BF16.name else value
+            for name, value in ((f"constant_{index}", value) for index, value in enumerate(values))
+        }
         return relax.transform.BindParams("main", constants)(module)
     except TorqError:
         raise
@@ -192,7 +230,7 @@ def _parse(text: str) -> tvm.IRModule:
 class HostExecutable:
     """A built host module, called with numpy arrays in parameter order."""
 
-    function: Callable[..., object]
+    function: Callable[..., Any]
 
     def __call__(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
         """Results of ``main`` in order.

@@ -21,7 +21,8 @@ Gemm                       [``permute_dims``] ``matmul(a, b)``; with C: ``add(ma
                            weight is row-major [K, N] already, and alpha, beta are folded
 MatMul                     ``matmul``
 QuantizeLinear             ``quantize(x, C, C, axis, out_dtype)``; int8, uint8, int16, uint16.  The constants are
-                           both 0-d (axis 0) or both 1-d along axis; a missing zero point is zeros
+                           both 0-d (axis 0) or both 1-d along axis; a missing zero point is zeros.  Parameters
+                           from run time: the formula, in float operators
 DequantizeLinear           ``dequantize(x, C, C, axis)``; also int32.  After ``prepare`` each has one reader
 Relu, Sigmoid, Tanh, Erf   ``nn.relu``, ``sigmoid``, ``tanh``, ``erf``;  Exp, Log, Sqrt, Abs, Neg, Floor, Ceil alike
 Clip                       [0, inf): ``nn.relu``; constant bounds: ``clip(x, lo, hi)`` (infinite where open);
@@ -32,8 +33,9 @@ PRelu                      ``nn.prelu(x, C[n], axis)``; one value: ``nn.leakyrel
 HardSigmoid                ``clip(add(multiply(C alpha, x), C beta), 0, 1)``
 HardSwish                  ``multiply(x, divide(clip(add(x, C 3), 0, 6), C 6))``
 Swish                      ``multiply(x, sigmoid(x))``;  Mish ``multiply(x, tanh(softplus))``
-Elu, Selu, Softplus        stock chains of exp, log, relu;  Gelu ``nn.gelu`` / ``nn.gelu_tanh``
-Add, Sub, Mul, Div         ``add``, ``subtract``, ``multiply``, ``divide``; numpy broadcasting; operand order kept
+Elu, Selu, Softplus        chains of exp, log, relu;  Gelu ``nn.gelu`` / ``nn.gelu_tanh``
+Add, Sub, Mul, Div         ``add``, ``subtract``, ``multiply``, ``divide``; numpy broadcasting; operand order kept.
+                           Div and Mod of integers by a divisor from run time never trap
 Max, Min, Sum, Mean        ``maximum``, ``minimum``, ``add`` left to right; Mean then ``multiply(., C 1/n)``
 Pow                        exponent 1, 2, 3: products; 0.5: ``sqrt``; -1: ``divide(C 1, x)``; else ``power``
 Greater, Less, Equal, ...  ``greater``, ``less``, ``equal``, ``greater_equal``, ``less_equal``; Where ``where``
@@ -42,6 +44,8 @@ MaxPool, AveragePool       ``nn.max_pool1d|2d``, ``nn.avg_pool1d|2d`` with expli
 GlobalAveragePool          ``mean(x, axis=[2, ...], keepdims=True)``;  GlobalMaxPool ``max`` alike
 ReduceMean|Sum|Max|Min     ``mean|sum|max|min(x, axis, keepdims)``;  ReduceL2 and others: stock chains
 BatchNormalization         does not occur after ``prepare``: folded into the weights, or ``add(multiply(x, C), C)``
+GroupNormalization,        do not occur after ``prepare``: written out, like all of ``expand_functions.EXPANDED``
+MeanVarianceNormalization
 LSTM, GRU                  do not occur after ``prepare``: written out step by step, where their form allows it
 LayerNormalization         ``nn.layer_norm(x, gamma, beta, axes)``
 LRN                        ``divide(x, power(add(multiply(avg, C alpha), C bias), C beta))`` with avg =
@@ -57,10 +61,17 @@ Slice                      ``strided_slice(x, axes, begin, end, strides)``
 Pad                        ``nn.pad(x, [b0, a0, b1, a1, ...], mode, value)``; negative pads: ``strided_slice`` first
 Expand, Tile               ``broadcast_to(x, shape)``, ``tile(x, repeats)``
 Gather                     ``take(x, indices, axis, mode="clip")``; constant indices are non-negative
+GatherElements, GatherND,  ``gather_elements``, ``gather_nd``, ``scatter_elements``, ``scatter_nd``; indices from run
+ScatterElements, ...ND     time are held inside the tensor
+Einsum                     ``permute_dims``, ``reshape``, ``matmul`` (``multiply`` where nothing is summed)
+CumSum                     ``cumsum``, between two ``flip`` when it runs backwards
 DepthToSpace, SpaceTo...   ``reshape``, ``permute_dims``, ``reshape``
-Resize, Upsample           ``image.resize2d(x, size)``, layout NCHW, method nearest_neighbor, linear or cubic
+Resize, Upsample           ``image.resize2d(x, size)``, layout NCHW, method nearest_neighbor, linear or cubic; forms
+                           that it does not know: for each axis ``take``, or ``matmul`` with C
+Shape, Size, EyeLike       C
 Cast                       ``astype``
-everything else            stock; unsupported operators raise one UnsupportedOpError that lists them all
+everything else            stock; unsupported operators raise one UnsupportedOpError that lists them all, forms that
+                           stock imports wrongly (``converters/refusals.py``) or refuses one that names the node
 =========================  ==================================================================================
 """
 
@@ -70,7 +81,7 @@ import contextlib
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -79,12 +90,29 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend as stock
 
 from torq_byoc.errors import InternalError, TorqError, UnsupportedOpError
-from torq_byoc.frontend.converters import CONVERTERS, OnnxCall
+from torq_byoc.frontend.converters import CONVERTERS, REFUSALS, OnnxCall
 from torq_byoc.frontend.graph import default_opset, operator_name
 from torq_byoc.frontend.passes.name_nodes import name_nodes
-from torq_byoc.frontend.spans import with_node_spans
+from torq_byoc.frontend.spans import binding_owners, with_node_spans
 
 _HANDLED_BY_THE_GRAPH_WALK = frozenset({"Constant"})
+_NOT_OF_TENSORS = frozenset(
+    [
+        "ConcatFromSequence",
+        "Optional",
+        "OptionalGetElement",
+        "OptionalHasElement",
+        "SequenceAt",
+        "SequenceConstruct",
+        "SequenceEmpty",
+        "SequenceErase",
+        "SequenceInsert",
+        "SequenceLength",
+        "SplitToSequence",
+    ]
+)
+"""Operators on sequences and optional values, which a graph of tensors does not hold; TVM's converters do not end."""
+
 _LEAVES = (relax.Var, tvm.ir.GenericConst, relax.ShapeExpr)
 
 
@@ -108,12 +136,35 @@ def to_relax(model: onnx.ModelProto) -> tvm.IRModule:
         except BaseException:
             importer.abandon()
             raise
+    _refuse_unknown_sizes(module["main"], importer.owners)
     return _finished(module, importer, named.graph)
+
+
+def _refuse_unknown_sizes(main: relax.Function, owners: Mapping[str, str]) -> None:
+    """Raise UnsupportedOpError at the first operator whose result has a size that is only known at run time."""
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    for binding, name in zip(bindings, binding_owners(bindings, owners), strict=True):
+        if isinstance(binding, relax.MatchCast) or not _is_sized(binding.var.ty):
+            raise UnsupportedOpError(
+                "an operator's result has a size that is only known at run time",
+                where=f"node {name!r}",
+                why="a compiled model has fixed shapes",
+                remedy="make the node's shape parameters constants, fix the input shapes with --shape, or cut the model"
+                " before this node",
+                details={"nodes": [name]},
+            )
+
+
+def _is_sized(kind: tvm.ir.Type) -> bool:
+    if isinstance(kind, relax.TupleType):
+        return all(map(_is_sized, kind.fields))
+    values = getattr(kind if isinstance(kind, relax.ShapeType) else getattr(kind, "shape", None), "values", None)
+    return values is not None and all(isinstance(v, tvm.tirx.IntImm) for v in values)
 
 
 def unsupported_operators(model: onnx.ModelProto) -> dict[str, list[str]]:
     """Operators without a Relax form -> names of the nodes that use them, in graph order."""
-    known = set(stock._get_convert_map()) | set(CONVERTERS) | _HANDLED_BY_THE_GRAPH_WALK
+    known = (set(stock._get_convert_map()) | set(CONVERTERS) | _HANDLED_BY_THE_GRAPH_WALK) - _NOT_OF_TENSORS
     missing: dict[str, list[str]] = {}
     for node in _all_nodes(model.graph):
         if node.domain not in ("", "ai.onnx") or node.op_type not in known:
@@ -204,11 +255,12 @@ class _Importer(stock.ONNXGraphImporter):
         return self._bound(result, self._by_name[name])
 
     def _converted(self, op_name: str, name: str, inputs: list[Any], attrs: dict[str, Any], opset: int) -> relax.Expr:
+        call = OnnxCall(self.bb, op_name, name, list(inputs), attrs, opset)
+        if op_name in REFUSALS and (reason := REFUSALS[op_name](call)):
+            raise call.unsupported(reason)
         if op_name in CONVERTERS:
-            call = OnnxCall(self.bb, op_name, name, list(inputs), attrs, opset)
             return self.bb.normalize(CONVERTERS[op_name](call))
-        converter = stock._get_convert_map()[op_name].get_converter(opset)
-        result = converter(self.bb, inputs, attrs, [self._nodes, self._params])
+        result = call.stock(stock._get_convert_map()[op_name])
         return self.bb.normalize(result) if isinstance(result, relax.Expr) else result
 
     def _bound(self, result: relax.Expr, node: onnx.NodeProto) -> relax.Expr:

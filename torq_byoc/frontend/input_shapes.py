@@ -43,7 +43,7 @@ def fix_input_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]
     notes = []
     for name, value in inputs.items():
         unknown = [i for i, dim in enumerate(_dims(value)) if _size(dim) is None]
-        if unknown == [0]:
+        if unknown == [0] and not _is_zero(_dims(value)[0]):
             label = _label(_dims(value)[0])
             _set(_dims(value)[0], 1)
             known.update({label: 1} if label else {})
@@ -71,6 +71,11 @@ def _dims(value: onnx.ValueInfoProto) -> Sequence[onnx.TensorShapeProto.Dimensio
 def _size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
     """The fixed size; exporters write 0, -1, a name or nothing for an unknown one."""
     return dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
+
+
+def _is_zero(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """A size of 0: an empty tensor, or how some exporters write an unknown dimension."""
+    return dim.HasField("dim_value") and dim.dim_value == 0
 
 
 def _label(dim: onnx.TensorShapeProto.Dimension) -> str:
@@ -121,10 +126,11 @@ def _apply_names(inputs: Mapping[str, onnx.ValueInfoProto], known: Mapping[str, 
 def _refuse_unknown(inputs: Mapping[str, onnx.ValueInfoProto]) -> None:
     open_inputs: dict[str, list[int | str]] = {}
     for name, value in inputs.items():
-        sizes: list[int | str] = [_size(d) or d.dim_param or "?" for d in _dims(value)]
+        sizes: list[int | str] = [_size(d) or d.dim_param or ("0" if _is_zero(d) else "?") for d in _dims(value)]
         if not value.type.tensor_type.HasField("shape") or any(not isinstance(n, int) for n in sizes):
             open_inputs[name] = sizes
     if open_inputs:
+        zeros = any(_is_zero(dim) for name in open_inputs for dim in _dims(inputs[name]))
         flags = " ".join(
             f"--shape {name}:" + ("x".join(str(n) if isinstance(n, int) else "N" for n in sizes) or "DIMS")
             for name, sizes in open_inputs.items()
@@ -132,7 +138,7 @@ def _refuse_unknown(inputs: Mapping[str, onnx.ValueInfoProto]) -> None:
         raise ShapeError(
             "Input dimensions are not known",
             where="; ".join(f"input {name!r} {sizes}" for name, sizes in open_inputs.items()),
-            why="the compiler needs fixed shapes",
+            why="the compiler needs fixed shapes" + (" of at least one element" if zeros else ""),
             remedy=f"add {flags} with numbers in place of N",
             details={"inputs": {name: [str(n) for n in sizes] for name, sizes in open_inputs.items()}},
         )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
 
 from torq_byoc.errors import ModelFileError
+from torq_byoc.files import Expected, read_ordinary
 from torq_byoc.frontend.external_data import resolve_external_data
 from torq_byoc.frontend.limits import MAX_MODEL_BYTES
 from torq_byoc.frontend.validator.size import check_size
 from torq_byoc.frontend.validator.text import check_text
+
+_MODEL_FILE = Expected(
+    ModelFileError,
+    "The model file",
+    "give the path of an .onnx file and check its permissions; store large weights as external data",
+    MAX_MODEL_BYTES,
+)
 
 
 def load_model(path: str | Path) -> onnx.ModelProto:
@@ -25,7 +32,7 @@ def load_model(path: str | Path) -> onnx.ModelProto:
             its external data is missing or lies outside the model's folder.
     """
     path = Path(path)
-    model = parse_model(_read(path), str(path))
+    model = parse_model(read_ordinary(path, _MODEL_FILE), str(path))
     check_size(model)
     check_text(model)
     resolve_external_data(model, path.parent)
@@ -57,27 +64,3 @@ def _not_onnx(where: str, why: str) -> ModelFileError:
         why=why,
         remedy="check that the path is right and that the file was copied completely",
     )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelFileError(
-                "The model is not a regular file", where=str(path), remedy="give the path of an .onnx file"
-            )
-        if status.st_size > MAX_MODEL_BYTES:
-            raise ModelFileError(
-                "The model file is too large",
-                where=str(path),
-                why=f"{status.st_size} bytes, at most {MAX_MODEL_BYTES}",
-                remedy="store the weights as external data or split the model",
-            )
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise ModelFileError(
-            "The model file cannot be read",
-            where=str(path),
-            why=getattr(error, "strerror", None) or str(error),
-            remedy="check the path and the file's permissions",
-        ) from error

@@ -12,10 +12,15 @@ from onnx import inliner
 from torq_byoc.errors import InternalError
 from torq_byoc.frontend.input_shapes import bind_inputs, fix_input_shapes
 from torq_byoc.frontend.passes import PASSES, REQUIRED, GraphEditor
+from torq_byoc.frontend.passes.expand_functions import expand_functions
+from torq_byoc.frontend.passes.group_normalization import group_normalization
+from torq_byoc.frontend.passes.mean_variance import mean_variance
 from torq_byoc.frontend.passes.name_nodes import name_nodes
 from torq_byoc.frontend.shapes import infer_shapes
 from torq_byoc.frontend.validator import check_semantics, validate
+from torq_byoc.frontend.validator.emptiness import check_emptiness
 from torq_byoc.frontend.validator.expansion import check_expansions
+from torq_byoc.frontend.validator.types import check_element_types
 
 _OLDEST_IR = 8
 """Before IR version 4 every stored tensor had to be a graph input as well; here none is."""
@@ -71,7 +76,7 @@ def prepare_with_notes(
     result.CopyFrom(inliner.inline_local_functions(model) if model.functions else model)
     result.ir_version = max(result.ir_version, _OLDEST_IR)
     notes = bind_inputs(result, bind or {}) + fix_input_shapes(result, shapes or {})
-    name_nodes(result.graph)
+    result = _in_simpler_operators(result)
     _forget_shapes(result.graph)
     check_expansions(result)
     infer_shapes(result, strict=True)
@@ -79,7 +84,21 @@ def prepare_with_notes(
     _simplify(result, disabled)
     infer_shapes(result, strict=True)  # again: what was folded may be a shape, and contradict another one
     check_semantics(result)
+    check_element_types(result)
+    check_emptiness(result)
     return Preparation(result, tuple(notes))
+
+
+def _in_simpler_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Write out what is defined by other operators; before shapes are inferred, which knows some of them badly."""
+    name_nodes(model.graph)
+    model = expand_functions(model)
+    editor = GraphEditor(model)
+    group_normalization(editor)
+    mean_variance(editor)
+    editor.commit()
+    name_nodes(model.graph)
+    return model
 
 
 def _forget_shapes(graph: onnx.GraphProto) -> None:

@@ -20,7 +20,7 @@ def with_node_spans(function: relax.Function, owners: Mapping[str, str]) -> rela
     its output, so a variable without an owner belongs to the next one that has one.
     """
     bindings = [b for block in function.body.blocks for b in block.bindings]
-    following = _owners_of(bindings, owners)
+    following = binding_owners(bindings, owners)
     blocks = []
     position = 0
     for block in function.body.blocks:
@@ -31,7 +31,8 @@ def with_node_spans(function: relax.Function, owners: Mapping[str, str]) -> rela
     return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
 
-def _owners_of(bindings: list[relax.Binding], owners: Mapping[str, str]) -> list[str | None]:
+def binding_owners(bindings: list[relax.Binding], owners: Mapping[str, str]) -> list[str | None]:
+    """The node that each binding belongs to, as ``with_node_spans`` says; None after the last output."""
     result: list[str | None] = [None] * len(bindings)
     current: str | None = None
     for i in range(len(bindings) - 1, -1, -1):

@@ -121,7 +121,7 @@ class _Normalizer(relax.PyExprMutator):
         constant = constant_value(value.args[0]) if is_movement(value) else None
         moved = moved_constant(value, constant) if constant is not None else None
         if moved is not None:
-            self.constants[var] = relax.const(moved)
+            self.constants[var] = relax.const(moved, str(moved.dtype))
         elif _changes_nothing(value):
             self._alias(var, value.args[0])
         else:
@@ -270,6 +270,6 @@ def _moved_parameter(call: Call, dequantize: Call, quant: Quantization, constant
     if moved is None or axis is None:
         return None
     result = relax.op.dequantize(
-        relax.const(moved), *dequantize.args[1:], axis=axis, out_dtype=str(dequantize.attrs.out_dtype)
+        relax.const(moved, str(moved.dtype)), *dequantize.args[1:], axis=axis, out_dtype=str(dequantize.attrs.out_dtype)
     )
     return relax.Call(result.op, result.args, result.attrs, result.ty_args, call.span or dequantize.span)

@@ -8,6 +8,7 @@ two bindings, which the caller is free to place apart, share one address.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -33,7 +34,7 @@ def separate_outputs(graph: OpGraph) -> OpGraph:
     return replace(graph, outputs=tuple(outputs), tensors=tensors, nodes=(*graph.nodes, *copies))
 
 
-def _fresh(name: str, known: dict[str, object]) -> str:
+def _fresh(name: str, known: Collection[str]) -> str:
     while name in known:
         name += "_"
     return name

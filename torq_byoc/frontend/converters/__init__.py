@@ -4,16 +4,34 @@ Each module holds one family and a ``CONVERTERS`` table.  A converter is a funct
 :class:`~torq_byoc.frontend.converters.support.OnnxCall` that returns a Relax expression.
 """
 
-from torq_byoc.frontend.converters import convolution, elementwise, normalization, quantization, resize, shapes
+from torq_byoc.frontend.converters import (
+    arithmetic,
+    convolution,
+    einsum,
+    elementwise,
+    generation,
+    indexing,
+    normalization,
+    quantization,
+    reduction,
+    resize,
+    shapes,
+)
+from torq_byoc.frontend.converters.refusals import REFUSALS
 from torq_byoc.frontend.converters.support import Converter, OnnxCall
 
 CONVERTERS: dict[str, Converter] = {
+    **arithmetic.CONVERTERS,
     **convolution.CONVERTERS,
+    **einsum.CONVERTERS,
     **elementwise.CONVERTERS,
+    **generation.CONVERTERS,
+    **indexing.CONVERTERS,
+    **reduction.CONVERTERS,
     **shapes.CONVERTERS,
     **resize.CONVERTERS,
     **normalization.CONVERTERS,
     **quantization.CONVERTERS,
 }
 
-__all__ = ["CONVERTERS", "Converter", "OnnxCall"]
+__all__ = ["CONVERTERS", "REFUSALS", "Converter", "OnnxCall"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from torq_byoc.frontend.converters.support import Converter, OnnxCall, constant_array, dtype_of, static_shape
+from torq_byoc.frontend.converters.support import Converter, OnnxCall, constant, constant_array, dtype_of, static_shape
 
 Binary = Callable[[relax.Expr, relax.Expr], relax.Expr]
 
@@ -24,8 +24,8 @@ def clip(call: OnnxCall) -> relax.Expr:
     if any(b is not None and constant_array(b) is None for b in bounds):
         lowered = x if bounds[0] is None else relax.op.maximum(x, bounds[0])
         return lowered if bounds[1] is None else relax.op.minimum(lowered, bounds[1])
-    low = _bound(call, 1, "min", -math.inf)
     high = _bound(call, 2, "max", math.inf)
+    low = min(_bound(call, 1, "min", -math.inf), high)  # bounds in the wrong order: the upper one wins
     if low == -math.inf and high == math.inf:
         return x
     if low == 0 and high == math.inf:
@@ -94,6 +94,24 @@ def mish(call: OnnxCall) -> relax.Expr:
     return relax.op.multiply(x, relax.op.tanh(softplus))
 
 
+def elu(call: OnnxCall) -> relax.Expr:
+    """Elu -> ``add(multiply(-alpha, nn.relu(subtract(1, exp(x)))), nn.relu(x))``."""
+    return _exponential(call, float(call.attrs.get("alpha", 1.0)))
+
+
+def selu(call: OnnxCall) -> relax.Expr:
+    """Selu -> ``multiply(gamma, the chain of Elu)``."""
+    gamma = float(call.attrs.get("gamma", 1.05070102214813232421875))
+    chain_of_elu = _exponential(call, float(call.attrs.get("alpha", 1.67326319217681884765625)))
+    return relax.op.multiply(relax.const(gamma, dtype_of(call.data())), chain_of_elu)
+
+
+def _exponential(call: OnnxCall, alpha: float) -> relax.Expr:
+    x, dtype = call.data(), dtype_of(call.data())
+    negative = relax.op.nn.relu(relax.op.subtract(relax.const(1.0, dtype), relax.op.exp(x)))
+    return relax.op.add(relax.op.multiply(relax.const(-alpha, dtype), negative), relax.op.nn.relu(x))
+
+
 def prelu(call: OnnxCall) -> relax.Expr:
     """PRelu with one constant slope -> ``nn.leakyrelu``; slopes along one axis -> ``nn.prelu(x, const[n], axis)``.
 
@@ -107,7 +125,7 @@ def prelu(call: OnnxCall) -> relax.Expr:
     if slope is not None and slope.ndim <= len(shape):
         axes = [i + len(shape) - slope.ndim for i, n in enumerate(slope.shape) if n != 1]
         if len(axes) == 1:
-            return relax.op.nn.prelu(x, relax.const(np.ascontiguousarray(slope.reshape(-1))), axes[0])
+            return relax.op.nn.prelu(x, constant(slope.reshape(-1)), axes[0])
     negative = relax.op.minimum(x, relax.const(0, dtype_of(x)))
     return relax.op.add(relax.op.nn.relu(x), relax.op.multiply(call.data(1), negative))
 
@@ -119,6 +137,8 @@ CONVERTERS: dict[str, Converter] = {
     "Sum": chain(relax.op.add),
     "Mean": mean,
     "Pow": power,
+    "Elu": elu,
+    "Selu": selu,
     "Swish": swish,
     "Mish": mish,
     "PRelu": prelu,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from tvm import relax
 
-from torq_byoc.errors import ShapeError
-from torq_byoc.frontend.converters.support import Converter, OnnxCall, constant_array, dtype_of, static_shape
+from torq_byoc.frontend.converters.support import Converter, OnnxCall, constant, constant_array, dtype_of, static_shape
 from torq_byoc.frontend.geometry import normalize_axis, reshape_target
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
@@ -63,7 +63,7 @@ def unsqueeze(call: OnnxCall) -> relax.Expr:
 
 def _reshaped(x: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
     array = constant_array(x)
-    return relax.const(array.reshape(shape)) if array is not None else relax.op.reshape(x, shape)
+    return constant(array.reshape(shape)) if array is not None else relax.op.reshape(x, shape)
 
 
 def pad(call: OnnxCall) -> relax.Expr:
@@ -89,7 +89,17 @@ def pad(call: OnnxCall) -> relax.Expr:
     mode = call.text("mode", "constant")
     if mode not in _PAD_MODES:
         raise call.unsupported(f"pad mode {mode!r} is none of {sorted(_PAD_MODES)}")
-    return relax.op.nn.pad(x, widths, _PAD_MODES[mode], fill)
+    if math.isfinite(fill):
+        return relax.op.nn.pad(x, widths, _PAD_MODES[mode], fill)
+    return _framed(call.builder.normalize(x), widths, fill, call)
+
+
+def _framed(x: relax.Expr, widths: Sequence[int], fill: float, call: OnnxCall) -> relax.Expr:
+    """Padding with an infinity or NaN, which cannot be written as an attribute: a choice between two tensors."""
+    pairs = list(zip(widths[::2], widths[1::2], strict=True))
+    inside = np.pad(np.ones(static_shape(x, call), bool), pairs)
+    padded = relax.op.nn.pad(x, list(widths), "constant", 0.0)
+    return relax.op.where(constant(inside), padded, relax.const(fill, dtype_of(x)))
 
 
 def _cropped(x: relax.Expr, shape: tuple[int, ...], before: list[int], after: list[int]) -> relax.Expr:
@@ -109,33 +119,14 @@ def tile(call: OnnxCall) -> relax.Expr:
     return relax.op.tile(call.data(), [int(n) for n in repeats.reshape(-1)])
 
 
-def gather(call: OnnxCall) -> relax.Expr:
-    """Gather -> ``take`` that never reads outside (mode clip).
-
-    Constant indices are made non-negative; others become ``where(less(i, 0), add(i, n), i)``.
-    """
-    x, indices = call.data(0), call.data(1)
-    shape = static_shape(x, call)
-    axis = normalize_axis(int(call.attrs.get("axis", 0)), len(shape), call.name)
-    array = constant_array(indices)
-    if array is not None:
-        return _taken(x, array, shape[axis], axis, call)
-    dtype = dtype_of(indices)
-    wrapped = relax.op.add(indices, relax.const(shape[axis], dtype))
-    positive = relax.op.where(relax.op.less(indices, relax.const(0, dtype)), wrapped, indices)
-    return relax.op.take(x, positive, axis, mode="clip")
-
-
-def _taken(x: relax.Expr, indices: np.ndarray, extent: int, axis: int, call: OnnxCall) -> relax.Expr:
-    if indices.size and not (-extent <= indices.min() and indices.max() < extent):
-        raise ShapeError(
-            "Gather reads beyond its tensor",
-            where=f"node {call.name!r}",
-            why=f"indices {indices.min()}..{indices.max()} of a dimension of {extent}",
-            remedy="export the model again; the file does not follow the ONNX operator definition",
-        )
-    positive = np.where(indices < 0, indices + extent, indices).astype(indices.dtype)
-    return relax.op.take(x, relax.const(positive), axis, mode="clip")
+def space_to_depth(call: OnnxCall) -> relax.Expr:
+    """SpaceToDepth -> ``reshape``, ``permute_dims``, ``reshape``; blocks outside channels unless mode=CRD."""
+    x, block = call.data(), int(call.attrs["blocksize"])
+    batch, channels, rows, columns = static_shape(x, call)
+    split = relax.op.reshape(x, (batch, channels, rows // block, block, columns // block, block))
+    axes = [0, 1, 3, 5, 2, 4] if call.text("mode", "DCR") == "CRD" else [0, 3, 5, 1, 2, 4]
+    shape = (batch, channels * block * block, rows // block, columns // block)
+    return relax.op.reshape(relax.op.permute_dims(split, axes), shape)
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -145,5 +136,5 @@ CONVERTERS: dict[str, Converter] = {
     "Unsqueeze": unsqueeze,
     "Pad": pad,
     "Tile": tile,
-    "Gather": gather,
+    "SpaceToDepth": space_to_depth,
 }

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
 from torq_byoc.errors import ModelFileError, ShapeError, UnsupportedOpError
+
+DATA_DEPENDENT = "the size of its result depends on the data, and a compiled model has fixed shapes"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,21 @@ class OnnxCall:
             raise self.unsupported(f"its input {index} is computed at run time, and only a constant can be compiled")
         return array
 
+    def stock(
+        self, converter: type[OnnxOpConverter], replaced: Mapping[int, relax.Expr | None] | None = None
+    ) -> relax.Expr:
+        """What TVM's own converter makes of this node, with some of its inputs replaced.
+
+        Raises:
+            UnsupportedOpError: it refuses the node; in TVM, with whatever exception is at hand.
+        """
+        inputs = onnx_input([(replaced or {}).get(i, value) for i, value in enumerate(self.inputs)])
+        try:
+            return converter.get_converter(self.opset)(self.builder, inputs, dict(self.attrs), [{}, {}])
+        except Exception as error:
+            first = next(iter(str(error).strip().splitlines()), "")
+            raise self.unsupported(f"TVM's importer refuses it: {type(error).__name__}: {first}") from error
+
     def unsupported(self, why: str) -> UnsupportedOpError:
         """The error for a form of the operator that has no Relax equivalent."""
         return UnsupportedOpError(
@@ -87,6 +105,12 @@ def constant_array(expr: relax.Expr | None) -> np.ndarray | None:
     if isinstance(expr, relax.ShapeExpr) and all(isinstance(v, tvm.tirx.IntImm) for v in expr.values):
         return np.array([int(v) for v in expr.values], np.int64)
     return None
+
+
+def constant(array: np.ndarray) -> relax.Expr:
+    """An array as a constant of its own element type; ``relax.const`` alone makes float32 of float64."""
+    value = np.ascontiguousarray(array).reshape(np.shape(array))
+    return relax.const(value, str(value.dtype))
 
 
 def static_shape(expr: relax.Expr, call: OnnxCall) -> tuple[int, ...]:

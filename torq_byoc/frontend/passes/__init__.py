@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torq_byoc.frontend.passes.batch_norm_to_affine import batch_norm_to_affine
 from torq_byoc.frontend.passes.binary_chains import binary_chains
 from torq_byoc.frontend.passes.editor import GraphEditor
+from torq_byoc.frontend.passes.empty_tensors import empty_tensors
 from torq_byoc.frontend.passes.explicit_padding import explicit_padding
 from torq_byoc.frontend.passes.fold_affine import fold_affine
 from torq_byoc.frontend.passes.fold_constants import fold_constants
@@ -39,6 +40,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
     for function in (
         store_constants,
         fold_constants,
+        empty_tensors,
         inline_if,
         remove_identities,
         merge_transposes,
@@ -54,7 +56,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
     )
 )
 
-REQUIRED = frozenset({"store_constants", "qoperator_to_qdq", "unroll_recurrent", "inline_if"})
+REQUIRED = frozenset({"store_constants", "empty_tensors", "qoperator_to_qdq", "unroll_recurrent", "inline_if"})
 """Passes that later stages rely on; they cannot be disabled."""
 
 __all__ = ["PASSES", "REQUIRED", "CleanUp", "GraphEditor"]

@@ -88,6 +88,18 @@ class GraphEditor:
         self.constants[tensor.name] = tensor
         return tensor.name
 
+    def store_result(self, name: str, value: np.ndarray, node: onnx.NodeProto) -> None:
+        """Store what a node computes; a graph output gets an Identity of it, since it must come from a node."""
+        array = np.asarray(value, order="C")
+        if name not in self.output_names:
+            tensor = numpy_helper.from_array(array, name)
+            self.graph.initializer.append(tensor)
+            self.constants[name] = tensor
+        else:
+            copy = self.add_constant(array, f"{name}_value")
+            self.insert_before(node, [self.node("Identity", [copy], name, node)])
+            self._replaced[name] = copy  # for its readers; the output keeps its name
+
     def node(
         self, op_type: str, inputs: Sequence[str], output: str, like: onnx.NodeProto, **attributes: Any
     ) -> onnx.NodeProto:

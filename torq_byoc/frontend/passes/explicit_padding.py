@@ -42,14 +42,16 @@ def _rewrite(node: onnx.NodeProto, editor: GraphEditor) -> bool:
             s * (n - 1) + e + d * (k - 1) + 1 - w
             for n, s, e, d, k, w in zip(shape[2:], strides, extra, dilations, kernel, wanted, strict=True)
         ]
-        if min(totals) < 0:
-            return False
+        if min(totals) < 0:  # more is wanted than there is: zeros after the last row
+            extra = [e + max(0, -t) for e, t in zip(extra, totals, strict=True)]
+            totals = [max(0, t) for t in totals]
+            _set(node, "output_padding", extra)
         pairs = [(t - t // 2, t // 2) if lower or mode == b"NOTSET" else (t // 2, t - t // 2) for t in totals]
     else:
         pairs = [
             same_padding(n, k, s, d, lower) for n, k, s, d in zip(shape[2:], kernel, strides, dilations, strict=True)
         ]
-    _set_pads(node, [before for before, _ in pairs] + [after for _, after in pairs])
+    _set(node, "pads", [before for before, _ in pairs] + [after for _, after in pairs], "auto_pad", "output_shape")
     return True
 
 
@@ -62,8 +64,9 @@ def _kernel(node: onnx.NodeProto, editor: GraphEditor) -> list[int] | None:
     return None if weights is None else list(weights[2:])
 
 
-def _set_pads(node: onnx.NodeProto, pads: list[int]) -> None:
-    kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads", "output_shape")]
+def _set(node: onnx.NodeProto, name: str, values: list[int], *replaced: str) -> None:
+    """Set an attribute in place of itself and of others."""
+    kept = [a for a in node.attribute if a.name not in (name, *replaced)]
     copies = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in kept]
     del node.attribute[:]
-    node.attribute.extend([*copies, helper.make_attribute("pads", pads)])
+    node.attribute.extend([*copies, helper.make_attribute(name, values)])

@@ -4,8 +4,8 @@ Before: ``s = Shape(x: 1x64x7x7); n = Gather(s, 0); t = Concat(n, -1); y = Resha
 After:  ``y = Reshape(x, [1, -1])``
 
 DequantizeLinear is never folded: quantized weights stay whole for the integer arithmetic.  Only operators
-that cost no more than their result are computed, and only results within a byte budget are kept, so a small
-file cannot ask for hours or terabytes.
+that cost no more than their result are computed (any operator does when its data have no elements), and only
+results within a byte budget are kept, so a small file cannot ask for hours or terabytes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import warnings
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from torq_byoc.errors import ModelFileError
 from torq_byoc.frontend.graph import DEFAULT_DOMAINS, attribute, describe
 from torq_byoc.frontend.limits import MAX_FOLDED_BYTES, MAX_FOLDED_TOTAL_BYTES
 from torq_byoc.frontend.passes.editor import GraphEditor
+from torq_byoc.frontend.validator.division import check_divisor
 
 _CHEAP = frozenset(
     [
@@ -30,6 +31,7 @@ _CHEAP = frozenset(
         "Cast",
         "Ceil",
         "Clip",
+        "Compress",
         "Concat",
         "ConstantOfShape",
         "CumSum",
@@ -56,6 +58,7 @@ _CHEAP = frozenset(
         "Mod",
         "Mul",
         "Neg",
+        "NonZero",
         "Not",
         "OneHot",
         "Or",
@@ -64,11 +67,16 @@ _CHEAP = frozenset(
         "QuantizeLinear",
         "Range",
         "Reciprocal",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
         "ReduceMax",
         "ReduceMean",
         "ReduceMin",
         "ReduceProd",
         "ReduceSum",
+        "ReduceSumSquare",
         "Relu",
         "Reshape",
         "Round",
@@ -87,11 +95,15 @@ _CHEAP = frozenset(
         "Tile",
         "Transpose",
         "Trilu",
+        "Unique",
         "Unsqueeze",
         "Where",
         "Xor",
     ]
 )
+
+_CHOOSING = frozenset({"Compress", "NonZero", "Unique"})
+"""Operators whose result is as large as the data make it: at most one index for each dimension of each element."""
 
 
 def fold_constants(editor: GraphEditor) -> int:
@@ -99,7 +111,7 @@ def fold_constants(editor: GraphEditor) -> int:
     budget = MAX_FOLDED_TOTAL_BYTES
     folded = 0
     for node in editor.graph.node:
-        if node.domain not in DEFAULT_DOMAINS or any(name in editor.output_names for name in node.output):
+        if node.domain not in DEFAULT_DOMAINS or _is_stored_output(node, editor):
             continue
         values = _known_shape(node, editor) if node.op_type in ("Shape", "Size") else _evaluate(node, editor, budget)
         if values is None:
@@ -109,13 +121,15 @@ def fold_constants(editor: GraphEditor) -> int:
             continue
         budget -= size
         folded += 1
-        for name, value in zip(node.output, values, strict=False):
-            if name:
-                tensor = numpy_helper.from_array(np.asarray(value, order="C"), name)
-                editor.graph.initializer.append(tensor)
-                editor.constants[name] = tensor
+        for name, value in zip(filter(None, node.output), values, strict=True):
+            editor.store_result(name, value, node)
         editor.remove(node)
     return folded
+
+
+def _is_stored_output(node: onnx.NodeProto, editor: GraphEditor) -> bool:
+    """Whether the node only hands out a stored tensor as a graph output: it is folded already."""
+    return node.op_type == "Identity" and node.output[0] in editor.output_names
 
 
 def _known_shape(node: onnx.NodeProto, editor: GraphEditor) -> list[np.ndarray] | None:
@@ -131,14 +145,20 @@ def _known_shape(node: onnx.NodeProto, editor: GraphEditor) -> list[np.ndarray] 
 def _evaluate(node: onnx.NodeProto, editor: GraphEditor, budget: int) -> list[np.ndarray] | None:
     """The node's outputs, None when it is not constant, not cheap, or too large."""
     names = [name for name in node.input if name]
-    if node.op_type not in _CHEAP or not names or not all(name in editor.constants for name in names):
+    if not names or not all(name in editor.constants for name in names):
         return None
-    shapes = [editor.static_shape(name) for name in node.output if name]
-    if not _within(shapes, min(budget, MAX_FOLDED_BYTES)):
+    if node.op_type not in _CHEAP and not (node.input[0] and 0 in editor.constants[node.input[0]].dims):
         return None
     feeds = {name: editor.array(name) for name in names}
     if any(feed is None or feed.dtype.kind not in "fiub" for feed in feeds.values()):
         return None
+    shapes = [editor.static_shape(name) for name in node.output if name]
+    if node.op_type in _CHOOSING:
+        shapes = [(sum(feed.size * max(feed.ndim, 1) for feed in feeds.values() if feed is not None),)] * len(shapes)
+    if not _within(shapes, min(budget, MAX_FOLDED_BYTES)):
+        return None
+    if node.op_type in ("Div", "Mod"):
+        check_divisor(node, editor.array(node.input[1]))
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
     graph = helper.make_graph([node], "fold", [helper.make_value_info(n, onnx.TypeProto()) for n in feeds], outputs)
     single = helper.make_model(graph, opset_imports=editor.model.opset_import)

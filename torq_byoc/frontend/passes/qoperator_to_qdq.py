@@ -51,10 +51,16 @@ class _Rewriter:
 
     def dequantized(self, first: int, axis: int = 1) -> str:
         """Inputs first, first + 1, first + 2 are tensor, scale and zero point; axis matters per channel only."""
-        tensor, scale, zero = self.name(first), self.name(first + 1), self.name(first + 2)
+        tensor, scale, zero = self.name(first), self.scale(first + 1), self.name(first + 2)
         per_axis = math.prod(n or 1 for n in self.editor.shapes.get(scale, ())) > 1
         extra: dict[str, Any] = {"axis": axis} if per_axis else {}
         return self.emit("DequantizeLinear", [n for n in (tensor, scale, zero) if n], **extra)
+
+    def scale(self, index: int) -> str:
+        """A scale as float32: these operators compute with it exactly, whatever narrower type it is stored in."""
+        name = self.name(index)
+        narrow = self.editor.types.get(name) in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+        return self.emit("Cast", [name], to=onnx.TensorProto.FLOAT) if narrow else name
 
     def bias(self, name: str, scales: tuple[int, int]) -> str:
         """An int32 bias, whose scale is the product of two others."""
@@ -70,7 +76,8 @@ class _Rewriter:
         return self.emit("DequantizeLinear", [name, scale], **extra)
 
     def finish(self, value: str, scale: int, zero: int) -> None:
-        self.emit("QuantizeLinear", [n for n in (value, self.name(scale), self.name(zero)) if n], self.node.output[0])
+        operands = [n for n in (value, self.scale(scale), self.name(zero)) if n]
+        self.emit("QuantizeLinear", operands, self.node.output[0])
         self.editor.replace(self.node, self.nodes)
 
     def attributes(self, *names: str) -> dict[str, Any]:
