@@ -285,6 +285,17 @@ def test_weights_that_do_not_fit_the_channels(op, weight, group):
             validate(model)
 
 
+def test_kernel_shape_that_is_not_the_weights():
+    model = graph_model(
+        [node("Conv", ["x", "w"], "y", kernel_shape=[1, 1])],
+        {"x": [1, 3, 8, 8]},
+        ["y"],
+        {"w": np.ones((4, 3, 3, 3), F32)},
+    )
+    with pytest.raises(ShapeError, match="kernel_shape"):
+        validate(model)
+
+
 def test_names_that_are_not_text():
     data = relu_model().SerializeToString().replace(b"Relu", b"Re\xfflu"[:4])
     model = onnx.ModelProto.FromString(data)

@@ -19,7 +19,7 @@ from torq_byoc.npu_model.container import pack_container
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.relay_patterns import lower_partition
 from torq_byoc.schedules.node_tiles import scheduled_function
-from torq_byoc.schedules.plan import NodeDecision, Schedule, schedule
+from torq_byoc.schedules.plan import Schedule, schedule
 from torq_byoc.schedules.tensor_expressions import defined_ops
 
 BUDGETS: tuple[float, ...] = (1.0, 0.9, 0.8, 0.65, 0.5)
@@ -117,6 +117,6 @@ def _scheduled_text(graph: OpGraph, plan: Schedule) -> str:
         parts.append(
             f"# {entry.node}: {entry.decision}, {len(entry.tiles)} tiles, {entry.estimate:.0f} cycles expected"
         )
-        if node.op in defined_ops() and isinstance(entry.decision, NodeDecision):
-            parts.append(scheduled_function(graph, node, entry.decision).mod.script(show_meta=False))
+        if node.op in defined_ops():
+            parts.append(scheduled_function(graph, node, entry.on_its_own()).mod.script(show_meta=False))
     return "\n".join(parts) + "\n"

@@ -50,6 +50,14 @@ class NodeSchedule:
     tiles: tuple[Tile, ...]
     estimate: float = 0.0
 
+    def on_its_own(self) -> NodeDecision:
+        """The decision as one about this node alone: for a node of a group, the extents of its middle band."""
+        if isinstance(self.decision, NodeDecision):
+            return self.decision
+        extent = self.tiles[len(self.tiles) // 2].output.extent
+        split_axis = self.decision.split_axes[self.decision.nodes.index(self.node)]
+        return NodeDecision(extent, tuple(range(len(extent))), split_axis, self.decision.buffers)
+
 
 @dataclass(frozen=True)
 class Schedule:

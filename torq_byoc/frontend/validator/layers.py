@@ -84,6 +84,14 @@ def _check_weights(node: onnx.NodeProto, data: Sequence[int | None], weights: Se
             why=f"input {list(data)}, weights {list(weights)}, {groups} group(s)",
             remedy=_REMEDY,
         )
+    kernel = attribute(node, "kernel_shape", [])
+    if kernel and None not in weights[2:] and list(kernel) != list(weights[2:]):
+        raise ShapeError(
+            "A convolution's kernel_shape is not that of its weights",
+            where=describe(node),
+            why=f"kernel_shape {list(kernel)}, weights {list(weights)}",
+            remedy=_REMEDY,
+        )
 
 
 def _check_bias(node: onnx.NodeProto, weights: Sequence[int | None], bias: Sequence[int | None] | None) -> None:
