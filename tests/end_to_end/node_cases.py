@@ -115,7 +115,7 @@ def fault(case: NodeCase) -> str:
     found = list(outputs.values())
     wanted = run_reference(case.model, case.feeds) if case.name in BY_ROUNDED_LENGTH else case.results
     difference = _differences(found, wanted, case, on_npu)
-    return difference and on_npu and _differences(found, _on_rounded_inputs(case), case, on_npu) or difference
+    return _differences(found, _on_rounded_inputs(case), case, on_npu) if difference and on_npu else difference
 
 
 def _on_rounded_inputs(case: NodeCase) -> Sequence[object]:
@@ -151,8 +151,7 @@ def _difference(found: np.ndarray, wanted: np.ndarray, case: NodeCase, on_npu: b
     largest = float(np.abs(b[finite]).max(initial=0))
     bound = max(case.atol, 1e-6) + case.rtol * np.abs(b[finite])
     if wanted.dtype.itemsize == 2:
-        digits = {"float16": 10, "bfloat16": 7}[wanted.dtype.name]
-        bound = np.maximum(bound, NARROW_ROUNDINGS * 2.0**-digits * largest / 2)
+        bound = np.maximum(bound, NARROW_ROUNDINGS * float(np.spacing(np.array(largest, wanted.dtype))))
     if on_npu:
         bound = np.maximum(bound, BF16_SHARE * largest)
     error = np.abs(a[finite] - b[finite])

@@ -84,14 +84,14 @@ class OtherOperators:
 
 def unprobed() -> OtherOperators:
     """What becomes of the operators that ``operator_table`` leaves out."""
-    from torq_byoc.frontend.converters.refusals import SIZED_BY_DATA
+    from torq_byoc.frontend.converters.refusals import NEVER_COMPUTED, SIZED_BY_DATA
     from torq_byoc.frontend.importer import unsupported_operators
 
     probed = {probe.op for probe in PROBES}
     names = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""} - probed - set(REWRITTEN)
-    defined, sized = names & WRITTEN_OUT, names & set(SIZED_BY_DATA)
+    defined, sized = names & WRITTEN_OUT, names & SIZED_BY_DATA
     graph = onnx.helper.make_graph([onnx.helper.make_node(name, [], ["y"], name) for name in names], "all", [], [])
-    missing = set(unsupported_operators(onnx.helper.make_model(graph))) - defined - sized
+    missing = NEVER_COMPUTED.union(unsupported_operators(onnx.helper.make_model(graph))) - defined - sized
     sorted_names = (tuple(sorted(group)) for group in (names - defined - sized - missing, defined, sized, missing))
     return OtherOperators(*sorted_names)
 

@@ -40,8 +40,11 @@ def _top_k(call: OnnxCall) -> str:
 
 _SORTED = frozenset({"float32", "float64", "float16", "int32", "int64", "uint8", "int8"})
 
-SIZED_BY_DATA = ("Compress", "NonMaxSuppression", "NonZero", "Range", "Unique")
+SIZED_BY_DATA = frozenset({"Compress", "NonZero", "Range", "Unique"})
 """Operators whose results have a size that their data decide: they work on constants only, when compiling."""
+
+NEVER_COMPUTED = frozenset({"NonMaxSuppression"})
+"""One more of them, which costs too much to be computed when compiling."""
 
 REFUSALS: dict[str, Callable[[OnnxCall], str]] = {
     "BatchNormalization": _batch_normalization,
