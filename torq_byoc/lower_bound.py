@@ -35,6 +35,8 @@ def model_floor(model: onnx.ModelProto, precision: str, npu_macs: int, config: N
     for node in model.graph.node:
         if node.op_type not in MAC_OPS or node.domain not in ("", "ai.onnx"):
             continue
+        if scales_channels(node, graph.shape(node.input[1])):
+            continue
         amount = _macs(node, graph)
         data, weight = graph.stored(node.input[0]), graph.stored(node.input[1])
         macs += amount
@@ -47,6 +49,11 @@ def model_floor(model: onnx.ModelProto, precision: str, npu_macs: int, config: N
     inputs = sum(graph.nbytes(value.name) for value in model.graph.input)
     outputs = sum(graph.nbytes(value.name) for value in model.graph.output)
     return Floor(macs, npu_macs, cycles, weight_bytes + inputs, outputs)
+
+
+def scales_channels(node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:
+    """Whether a convolution has one product an output: a factor a channel, which sums nothing up."""
+    return node.op_type == "Conv" and math.prod(weight[1:]) == 1 and weight[0] > 1
 
 
 class _Tensors:

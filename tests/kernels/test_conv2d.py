@@ -64,6 +64,7 @@ class Case:
         types=(DType.INT8, DType.INT8, DType.INT8),
         pad_value=0,
         seed=0,
+        **more,
     ) -> None:
         rng = np.random.default_rng(seed)
         data, weight, out = types
@@ -72,6 +73,7 @@ class Case:
         self.w = random_values(rng, (o, x[1] // groups, *kernel), weight)
         self.shape = (x[0], o, *hw)
         attrs = {"strides": strides, "dilations": dilations, "pads": pads, "groups": groups, "pad_value": pad_value}
+        attrs.update(more)
         self.acc = brute_conv(self.x, self.w, strides, dilations, pads, groups, pad_value, hw)
         rescale = random_rescale(rng, o, 1, float(np.abs(self.acc).max()) + 1, out)
         if data is DType.INT16:

@@ -127,17 +127,17 @@ def test_columns_are_packed_in_even_blocks() -> None:
 
 def test_long_columns_are_packed_in_blocks_that_fit() -> None:
     small = NpuConfig(lram_bytes=32 * 1024)
-    case = Case((3, 700), (700, 37), config=small)
+    case = Case((9, 700), (700, 37), config=small)
     weights = case.kernel.constants(case.graph, case.node, small)[0]
     assert weights.data.shape[1] <= small.lram_usable // 6
     case.check_everything()
 
 
-def test_many_rows_keep_the_vector_full_where_few_rows_would_not() -> None:
-    few = Case((1, 3072), (3072, 64))
-    many = Case((128, 3072), (3072, 64))
-    widths = [case.kernel.constants(case.graph, case.node, CONFIG)[0].step for case in (few, many)]
-    assert widths == [22, 64]
+def test_many_rows_keep_the_vector_full_where_fewer_rows_would_not() -> None:
+    """So do rows that all fit the accumulators of the slices: their columns come in portions of k."""
+    cases = [Case((rows, 3072), (3072, 64)) for rows in (8, 9, 128)]
+    widths = [case.kernel.constants(case.graph, case.node, CONFIG)[0].step for case in cases]
+    assert widths == [64, 22, 64]
 
 
 def test_a_reduction_beyond_the_machine_is_named() -> None:

@@ -19,4 +19,5 @@ from torq_byoc.kernels import (  # noqa: F401
     sum2,
     table,
     transpose,
+    window_max,
 )

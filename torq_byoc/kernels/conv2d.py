@@ -1,6 +1,7 @@
 """Convolution: lanes are pixels of a plane, the ALU groups are a block of output channels (an outer product).
 
-``conv2d`` covers dense, grouped and depthwise convolutions; depthwise ones take the nest of ``depthwise.py``.
+``conv2d`` covers dense, grouped and depthwise convolutions; depthwise ones take the nest of ``depthwise.py``, and
+those with attribute ``lanes`` "filters" the nests of ``conv_filter_lanes.py``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torq_byoc.kernels.columns import columns_divide
+from torq_byoc.kernels.conv_filter_lanes import LANES, PIXELS, filter_lanes
 from torq_byoc.kernels.conv_packing import pack_pairs, pack_weights
 from torq_byoc.kernels.conv_reference import convolve
 from torq_byoc.kernels.conv_tile import ConvTile, carried_box, conv_axes, conv_geometry, conv_shape
@@ -57,10 +59,12 @@ class Conv2d(CarryingKernel):
         """
         if node.inputs[1] not in graph.constants:
             return "the weights are not constant"
-        geometry = conv_geometry(graph, node)
-        if geometry is None:
+        lanes = filter_lanes(graph, node, config)
+        if lanes is None and _asks_for_filter_lanes(node):
+            return "lanes along the filters take one group, no border and operands of one type"
+        if lanes is None and conv_geometry(graph, node) is None:
             return "the border cannot be expressed: pad the input by a separate node"
-        reduction = conv_shape(graph, node, config).reduction
+        reduction = lanes.products if lanes else conv_shape(graph, node, config).reduction
         if reduction > config.limits.max_reduction:
             return f"{reduction} products per output, the limit is {config.limits.max_reduction}"
         return None
@@ -71,6 +75,9 @@ class Conv2d(CarryingKernel):
 
     def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
         """Weights and bias/scale pairs, a granule for every block of output channels (or every group)."""
+        lanes = filter_lanes(graph, node, config)
+        if lanes:
+            return lanes.constants(graph.constants[node.inputs[1]], node)
         shape = conv_shape(graph, node, config)
         weights = pack_weights(graph.constants[node.inputs[1]], shape.geometry, shape.packing_groups, shape.block)
         pairs = pack_pairs(
@@ -84,8 +91,10 @@ class Conv2d(CarryingKernel):
         )
 
     def input_layout(self, graph: OpGraph, node: Node, position: int) -> Layout:
-        """Stride phases."""
+        """Stride phases; dense where lanes are filters."""
         del position
+        if _asks_for_filter_lanes(node):
+            return Layout()
         rows, columns = conv_axes(graph, node)
         return Layout((rows.stride, columns.stride))
 
@@ -103,7 +112,9 @@ class Conv2d(CarryingKernel):
         return Region((output.start[0], first * group_in, row, column), (output.extent[0], channels, height, width))
 
     def reduction(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
-        """Input channels; none when there are groups, or when no row of pixels fits PRAM."""
+        """Input channels; none when there are groups, lanes are filters, or no row of pixels fits PRAM."""
+        if _asks_for_filter_lanes(node):
+            return ()
         shape = conv_shape(graph, node, config)
         return (shape.in_channels,) if shape.groups == 1 and self.carried_boxes(graph, node, config) else ()
 
@@ -120,6 +131,9 @@ class Conv2d(CarryingKernel):
 
     def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
         """Images and rows anywhere, channels at granules, columns where the border allows."""
+        lanes = filter_lanes(graph, node, config)
+        if lanes:
+            return 1, lanes.vector, 1, min(PIXELS, lanes.columns.out)
         shape = conv_shape(graph, node, config)
         geometry = shape.geometry
         divisible = columns_divide(geometry.plane_columns, geometry.lead, geometry.trail)
@@ -136,6 +150,9 @@ class Conv2d(CarryingKernel):
         constants: Sequence[ConstantPlacement],
     ) -> list[SliceTask]:
         """See ``Kernel.tasks``: one task, plus one for a remainder of output channels, per run of groups."""
+        lanes = filter_lanes(graph, node, config)
+        if lanes:
+            return [build(nest, config) for nest in lanes.nests(node, region, output, inputs[0], constants)]
         shape = conv_shape(graph, node, config)
         act = act_config(node.rescale, shape.data_type, shape.weight_type)
         tile = ConvTile.of(shape, region, output, inputs[0], constants, act)
@@ -160,9 +177,14 @@ class Conv2d(CarryingKernel):
         return [build(nest, config) for nest in _dense_nests(tile)]
 
     def macs(self, graph: OpGraph, node: Node) -> int:
-        """Output elements x (C / groups) x KH x KW."""
-        _, group_in, kernel_h, kernel_w = graph.tensors[node.inputs[1]].shape
-        return int(np.prod(graph.tensors[node.output].shape)) * group_in * kernel_h * kernel_w
+        """Output elements x (C / groups) x KH x KW; none for a factor a channel, which sums nothing up."""
+        channels, group_in, kernel_h, kernel_w = graph.tensors[node.inputs[1]].shape
+        products = group_in * kernel_h * kernel_w
+        return int(np.prod(graph.tensors[node.output].shape)) * products if products > 1 or channels == 1 else 0
+
+
+def _asks_for_filter_lanes(node: Node) -> bool:
+    return node.attrs.get("lanes") == LANES
 
 
 @dataclass(frozen=True)

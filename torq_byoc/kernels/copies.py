@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from torq_byoc.kernels.dsl import LoopNest
-from torq_byoc.kernels.views import View, Walk, cheapest, collapse, walks
+from torq_byoc.kernels.dsl import LoopNest, cheapest
+from torq_byoc.kernels.views import View, Walk, collapse, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, SliceTask

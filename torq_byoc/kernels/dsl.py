@@ -8,6 +8,7 @@ for every gather group, a depthwise group loads each of its channels in turn.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from torq_byoc.errors import KernelError
@@ -16,8 +17,9 @@ from torq_byoc.kernels.limits import check_task
 from torq_byoc.kernels.nest import LoopNest, LoopSpec, Operand
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import ActMode, Op0, Role, SliceTask
+from torq_byoc.npu_model.timing import task_cycles
 
-__all__ = ["LoopNest", "LoopSpec", "Operand", "build"]
+__all__ = ["LoopNest", "LoopSpec", "Operand", "build", "cheapest"]
 
 
 def build(nest: LoopNest, config: NpuConfig) -> SliceTask:
@@ -34,9 +36,21 @@ def build(nest: LoopNest, config: NpuConfig) -> SliceTask:
         KernelError: the nest breaks a rule of the DSL (roles, order, names, a missing operand) or exceeds a
             capacity of the slice.
     """
-    _check_rules(nest)
-    nest = _without_unit_loops(nest)
-    task = Derivation(nest, config).task()
+    return cheapest([nest], config)
+
+
+def cheapest(nests: Iterable[LoopNest], config: NpuConfig) -> SliceTask:
+    """The task of the nest that costs the fewest cycles; the first one when several do.
+
+    Raises:
+        KernelError: as ``build``; capacities are checked for the one that is taken.
+    """
+    derived = []
+    for nest in nests:
+        _check_rules(nest)
+        kept = _without_unit_loops(nest)
+        derived.append((Derivation(kept, config).task(), kept))
+    task, nest = min(derived, key=lambda pair: task_cycles(pair[0]))
     check_task(task, [loop.name for loop in nest.loops], config)
     return task
 

@@ -10,7 +10,8 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
 ===============  ======================================================================================
 ``conv2d``       x[N,C,H,W], const weight[O,C/g,KH,KW]; strides, dilations (y,x); pads (top,left,bottom,
                  right); groups; pad_value (the input's zero point); rescale per output channel (axis 1).
-                 Depthwise is groups == C.  1-D convolutions arrive with H = 1.
+                 Depthwise is groups == C.  1-D convolutions arrive with H = 1.  Attr lanes: "filters" runs the
+                 lanes along output channels (one group, no border); without it they run along pixels.
 ``matmul``       a[...,M,K], b[...,K,N] (const or tensor; leading dims broadcast); both zero points are
                  already removed or folded; rescale per N (last axis) or single.
 ``sum2``         a, b of one type broadcast to the output; weights (wa, wb): y = rescale(a*wa + b*wb).  Integer
@@ -28,6 +29,7 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
 ``table``        x; attr table: int16[512,2] (base, slope); rescale gives the index (before look-up);
                  attrs out_zero_point, clip_min, clip_max act after it.
 ``maxpool``      x[N,C,H,W]; kernel, strides, pads, dilations, pad_value; rescale.
+``window_max``   x; attrs axis, kernel, dilation, before (border in front), pad_value; stride 1; one rescale.
 ``sumpool``      the same with a sum (average pools); rescale, per output pixel when rescale.axis == 2
                  (arrays of OH*OW, row-major over the last two axes).
 ``reduce``       x; attrs kind "sum"|"max"|"min", axes (sorted, non-negative), keepdims; rescale.  Kinds
@@ -136,5 +138,13 @@ class OpGraph:
         roots = {name: name for name in self.tensors}
         for node in self.nodes:
             if node.op in ALIAS_OPS:
+                roots[node.output] = roots[node.inputs[0]]
+        return roots
+
+    def element_roots(self) -> dict[str, str]:
+        """For every tensor the tensor whose elements it is, index by index: itself unless a bitcast made it."""
+        roots = {name: name for name in self.tensors}
+        for node in self.nodes:
+            if node.op == "bitcast":
                 roots[node.output] = roots[node.inputs[0]]
         return roots

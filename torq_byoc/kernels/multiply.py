@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from torq_byoc.kernels.bias_operand import bias_constants, bias_view
-from torq_byoc.kernels.dsl import LoopNest
+from torq_byoc.kernels.dsl import LoopNest, cheapest
 from torq_byoc.kernels.elementwise import ElementwiseKernel, input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
 from torq_byoc.kernels.rescaling import act_config
 from torq_byoc.kernels.results import finish, widen
-from torq_byoc.kernels.views import cheapest, collapse, walks
+from torq_byoc.kernels.views import collapse, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, SliceTask
 

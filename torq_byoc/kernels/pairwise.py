@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.kernels.copies import copy_task
-from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
+from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, cheapest
 from torq_byoc.kernels.elementwise import ElementwiseKernel, broadcast_axes, input_types, product_of
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
-from torq_byoc.kernels.views import View, broadcast_strides, cheapest, collapse, total_cost, walks
+from torq_byoc.kernels.views import View, broadcast_strides, collapse, total_cost, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, AluConfig, Role, SliceTask

@@ -10,10 +10,15 @@ from torq_byoc.kernels.columns import whole_fit
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
 from torq_byoc.kernels.graph import Node, Rescale
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
+from torq_byoc.kernels.phase_boxes import PhaseBox, phase_boxes
 from torq_byoc.kernels.planes import PlaneWalk, WindowGeometry
+from torq_byoc.kernels.portion import Portion, alu_config
 from torq_byoc.kernels.rescaling import act_config, is_uniform, pair_bytes, pair_type
 from torq_byoc.kernels.windows import Axis
 from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, Role, Tag
+
+_MOST_PHASES = 16
+"""Stride phases that a tile is worth being split into; beyond them its loads are too many."""
 
 
 def per_pixel(rescale: Rescale | None) -> bool:
@@ -27,10 +32,12 @@ def borderless(axis: Axis) -> bool:
 
 
 def planar_geometry(rows: Axis, columns: Axis) -> WindowGeometry | None:
-    """The plane walk of a pool, or None when its border or stride cannot be expressed.
+    """The plane walk of a pool, or None when its border or stride cannot be expressed, or gathering is cheaper.
 
     A folded stride visits every combination of its phases and shifts, so those must be exactly the kernel's.
     """
+    if rows.stride * columns.stride > _MOST_PHASES and borderless(rows) and borderless(columns):
+        return None
     if not all(axis.is_walkable and _is_grid(axis) for axis in (rows, columns)):
         return None
     if whole_fit(columns.folded(), zero_taps=False) is None:
@@ -73,6 +80,12 @@ class PoolTile:
     source: Placement
     entries: ConstantPlacement | None
     fold: Op1
+    portion: Portion | None = None
+
+    @property
+    def taps(self) -> Region:
+        """The part of the kernel that is folded: rows and columns."""
+        return self.portion.box if self.portion else Region.whole((self.rows.kernel, self.columns.kernel))
 
     def planar(self) -> list[LoopNest]:
         """Lanes along the pixels of a plane; empty when the walk cannot be expressed.
@@ -156,38 +169,17 @@ def gathered(tile: PoolTile) -> Iterator[list[LoopNest]]:
         return
     lanes = ("column",) if per_pixel(tile.node.rescale) else ("channel", "column")
     for lane in lanes:
-        yield [_gather_nest(tile, box, lane) for box in _phase_boxes(tile)]
+        yield [_gather_nest(tile, box, lane) for box in phase_boxes(tile.output, tile.region)]
 
 
-@dataclass(frozen=True)
-class _Box:
-    """Outputs of one stride phase of the output tile: along rows and columns the first index, the distance of
-    neighbours, and their number; and the LRAM address of the first."""
-
-    first: tuple[int, int]
-    step: tuple[int, int]
-    count: tuple[int, int]
-    address: int
+def carried(tile: PoolTile) -> list[LoopNest]:
+    """The nest of a portion of the kernel: lanes are gathered along the axis that the region spans."""
+    along_row = per_pixel(tile.node.rescale) or tile.region.extent[3] > 1
+    lane = "column" if along_row else "channel"
+    return [_gather_nest(tile, box, lane) for box in phase_boxes(tile.output, tile.region)]
 
 
-def _phase_boxes(tile: PoolTile) -> Iterator[_Box]:
-    """The region cut into the stride phases in which its output tile lies."""
-    output, start, extent = tile.output, tile.region.start, tile.region.extent
-    corner = output.address + sum((start[d] - output.region.start[d]) * output.strides[d] for d in (0, 1))
-    for residue_y in range(min(output.phases[0], extent[2])):
-        for residue_x in range(min(output.phases[1], extent[3])):
-            address, first, count = corner, [], []
-            for axis, residue in ((2, residue_y), (3, residue_x)):
-                phases, phase_stride = output.phases[axis - 2], output.phase_strides[axis - 2]
-                index = start[axis] + residue
-                row, phase = divmod(index - output.region.start[axis], phases)
-                address += row * output.strides[axis] + phase * phase_stride
-                first.append(index)
-                count.append(math.ceil((extent[axis] - residue) / phases))
-            yield _Box((first[0], first[1]), output.phases, (count[0], count[1]), address)
-
-
-def _gather_nest(tile: PoolTile, box: _Box, lane: str) -> LoopNest:
+def _gather_nest(tile: PoolTile, box: PhaseBox, lane: str) -> LoopNest:
     source, output, region = tile.source.strides, tile.output.strides, tile.region
     steps = {"row": tile.rows.stride * source[2], "column": tile.columns.stride * source[3]}
     outer = [
@@ -199,14 +191,14 @@ def _gather_nest(tile: PoolTile, box: _Box, lane: str) -> LoopNest:
     loops = [
         *(loop for loop in outer if loop.name != lane),
         *(replace(loop, role=Role.LANE) for loop in outer if loop.name == lane),
-        LoopSpec("i", tile.rows.kernel, Role.REDUCE),
-        LoopSpec("j", tile.columns.kernel, Role.REDUCE),
+        LoopSpec("i", tile.taps.extent[0], Role.REDUCE),
+        LoopSpec("j", tile.taps.extent[1], Role.REDUCE),
     ]
     origin = (
         region.start[0],
         region.start[1],
-        box.first[0] * tile.rows.stride - tile.rows.pad,
-        box.first[1] * tile.columns.stride - tile.columns.pad,
+        box.first[0] * tile.rows.stride - tile.rows.pad + tile.taps.start[0] * tile.rows.dilation,
+        box.first[1] * tile.columns.stride - tile.columns.pad + tile.taps.start[1] * tile.columns.dilation,
     )
     return LoopNest(
         loops=tuple(loops),
@@ -228,12 +220,12 @@ def _gather_nest(tile: PoolTile, box: _Box, lane: str) -> LoopNest:
             tile.output.dtype,
             {"n": output[0], "channel": output[1], "row": output[2], "column": output[3]},
         ),
-        alu=AluConfig(Op0.DBYP, tile.fold),
+        alu=alu_config(Op0.DBYP, tile.fold, tile.portion),
         act=act_config(tile.node.rescale, tile.source.dtype),
     )
 
 
-def _gather_bias(tile: PoolTile, box: _Box) -> Operand | None:
+def _gather_bias(tile: PoolTile, box: PhaseBox) -> Operand | None:
     if tile.entries is None or not per_pixel(tile.node.rescale):
         return tile.channel_bias()
     is_float = tile.source.dtype.is_float

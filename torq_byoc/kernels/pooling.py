@@ -15,16 +15,26 @@ from torq_byoc.kernels.columns import columns_divide
 from torq_byoc.kernels.conv_reference import pad_plane, tap_view
 from torq_byoc.kernels.dsl import build
 from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, Layout, PackedConstant, Placement, Region, register
-from torq_byoc.kernels.pool_nests import PoolTile, borderless, gathered, per_pixel, planar_geometry, whole_frame
+from torq_byoc.kernels.kernel import ConstantPlacement, Layout, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.pool_nests import (
+    PoolTile,
+    borderless,
+    carried,
+    gathered,
+    per_pixel,
+    planar_geometry,
+    whole_frame,
+)
+from torq_byoc.kernels.portion import CarryingKernel, Portion
 from torq_byoc.kernels.rescaling import is_identity, is_uniform, pairs, rescaled
+from torq_byoc.kernels.results import float_fold_vector
 from torq_byoc.kernels.windows import Axis, explicit_pads, window_axes
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import Op1, SliceTask
 from torq_byoc.npu_model.timing import program_cycles
 
 
-class _Pool(Kernel):
+class _Pool(CarryingKernel):
     """What max and sum pools share."""
 
     fold: Op1
@@ -86,6 +96,31 @@ class _Pool(Kernel):
         column, width = columns.input_span(output.start[3], output.extent[3])
         return Region((*output.start[:2], row, column), (*output.extent[:2], height, width))
 
+    def reduction(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
+        """Kernel rows and columns, where lanes can be gathered: from dense tiles, without a border."""
+        rows, columns = _axes(graph, node)
+        gathers = self.input_layout(graph, node, 0).phases == (1, 1) and borderless(rows) and borderless(columns)
+        return (rows.kernel, columns.kernel) if gathers and self.carried_boxes(graph, node, config) else ()
+
+    def carried_boxes(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[tuple[int, ...], ...]:
+        """A vector along the channels, or along a row."""
+        data = graph.tensors[node.inputs[0]].dtype
+        narrow = 0 if self.fold is Op1.ACC else float_fold_vector(node.rescale, data, config)
+        vector = narrow or config.vector_width(data, None, 1)
+        width, divisible = graph.tensors[node.output].shape[3], self.tile_steps(graph, node, config)[3] > 0
+        boxes = [(1, vector, 1, 1)] if not per_pixel(node.rescale) and (divisible or width == 1) else []
+        return (*boxes, (1, 1, 1, min(vector, width))) if divisible or width <= vector else tuple(boxes)
+
+    def portion_region(self, graph: OpGraph, node: Node, position: int, output: Region, portion: Region) -> Region:
+        """Rows and columns under a part of the kernel."""
+        del position
+        start, extent = list(output.start[:2]), list(output.extent[:2])
+        for index, axis in enumerate(_axes(graph, node)):
+            taps, first, count = portion.extent[index], output.start[2 + index], output.extent[2 + index]
+            start.append(first * axis.stride - axis.pad + portion.start[index] * axis.dilation)
+            extent.append((count - 1) * axis.stride + (taps - 1) * axis.dilation + 1)
+        return Region(tuple(start), tuple(extent))
+
     def tile_steps(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[int, ...]:
         """Images, channels and rows anywhere; columns where the border allows and entries are not per pixel."""
         del config
@@ -109,6 +144,23 @@ class _Pool(Kernel):
         tile = PoolTile(node, rows, columns, region, output, inputs[0], entries, self.fold)
         nests = [[build(nest, config) for nest in choice] for choice in (tile.planar(), *gathered(tile)) if choice]
         return min(nests, key=lambda tasks: program_cycles(tuple(tasks)))
+
+    def portion_tasks(
+        self,
+        graph: OpGraph,
+        node: Node,
+        config: NpuConfig,
+        region: Region,
+        portion: Portion,
+        output: Placement,
+        inputs: Sequence[Placement],
+        constants: Sequence[ConstantPlacement],
+    ) -> list[SliceTask]:
+        """See ``CarryingKernel.portion_tasks``."""
+        rows, columns = _axes(graph, node)
+        entries = constants[0] if constants else None
+        tile = PoolTile(node, rows, columns, region, output, inputs[0], entries, self.fold, portion)
+        return [build(nest, config) for nest in carried(tile)]
 
 
 @register

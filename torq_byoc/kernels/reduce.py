@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from torq_byoc.kernels.bias_operand import bias_constants, bias_view
-from torq_byoc.kernels.dsl import LoopNest, LoopSpec
+from torq_byoc.kernels.dsl import LoopNest, LoopSpec, cheapest
 from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
 from torq_byoc.kernels.portion import CarryingKernel, Portion, alu_config
 from torq_byoc.kernels.rescaling import is_identity
 from torq_byoc.kernels.results import finish, float_fold_vector, node_act, widen
-from torq_byoc.kernels.views import View, cheapest, collapse, view, walks
+from torq_byoc.kernels.views import View, collapse, view, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActMode, Op0, Op1, Role, SliceTask

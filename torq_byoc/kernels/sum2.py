@@ -8,14 +8,14 @@ import numpy as np
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.bias_operand import bias_constants, bias_view
-from torq_byoc.kernels.dsl import LoopNest, Operand
+from torq_byoc.kernels.dsl import LoopNest, Operand, cheapest
 from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
 from torq_byoc.kernels.pairwise import PairFold, PairKernel, pair_tasks, pair_weights
 from torq_byoc.kernels.results import finish, node_act, widen
 from torq_byoc.kernels.sum_plan import SumPlan, plan_sum, weights_as_seen
-from torq_byoc.kernels.views import View, cheapest, collapse, walks
+from torq_byoc.kernels.views import View, collapse, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, ActMode, AluConfig, Op0, SliceTask

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torq_byoc.kernels.copies import PASS
-from torq_byoc.kernels.dsl import LoopNest
-from torq_byoc.kernels.views import View, cheapest, collapse, walks
+from torq_byoc.kernels.dsl import LoopNest, cheapest
+from torq_byoc.kernels.views import View, collapse, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import ActConfig, SliceTask
 

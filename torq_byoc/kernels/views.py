@@ -7,11 +7,11 @@ one loop; the lanes go over the loop that costs the fewest cycles, the others be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.errors import KernelError
-from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
+from torq_byoc.kernels.dsl import LoopSpec, Operand
 from torq_byoc.kernels.kernel import Placement, Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
@@ -137,11 +137,6 @@ def _short_vector(lanes: int) -> int:
     if lanes == 1:
         return 1
     return -(-lanes // 4) * 4 if lanes <= 12 else 0
-
-
-def cheapest(nests: Iterable[LoopNest], config: NpuConfig) -> SliceTask:
-    """The task that costs the fewest cycles; the first one when several do."""
-    return min((build(nest, config) for nest in nests), key=task_cycles)
 
 
 def total_cost(tasks: Sequence[SliceTask], config: NpuConfig) -> float:

@@ -274,9 +274,32 @@ def test_batch_norm_moves_into_the_layer(layer, bias):
     assert len(result.graph.node[0].input) == 3
 
 
-def test_batch_norm_without_a_layer_becomes_mul_and_add():
+def test_batch_norm_without_a_layer_becomes_one_depthwise_convolution():
     model = graph_model([node("BatchNormalization", ["x", *NORM], "y")], {"x": [2, 4, 3, 3]}, ["y"], norm_parameters(4))
-    checked(model, ["Mul", "Add"], rtol=1e-5)
+    result = checked(model, ["Conv"], rtol=1e-5)
+    assert {a.name: a.i for a in result.graph.node[0].attribute} == {"group": 4}
+
+
+def test_batch_norm_of_a_volume_or_a_matrix_becomes_mul_and_add():
+    for shape in ([2, 4], [2, 4, 3], [1, 4, 3, 2, 2]):
+        model = graph_model([node("BatchNormalization", ["x", *NORM], "y")], {"x": shape}, ["y"], norm_parameters(4))
+        checked(model, ["Mul", "Add"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset"),
+    [((4, 1, 1), (1, 1, 1)), ((1, 1, 3), (4, 1, 1)), ((4, 1, 1), (4, 3, 3)), ((2, 1, 1, 1), (4, 1, 1))],
+)
+def test_affine_maps_that_are_not_one_number_a_channel_stay(factor, offset):
+    tensors = {"k": weights(*factor), "o": weights(*offset, seed=1)}
+    nodes = [node("Mul", ["x", "k"], "t"), node("Add", ["t", "o"], "y")]
+    checked(graph_model(nodes, {"x": [2, 4, 3, 3]}, ["y"], tensors), ["Mul", "Add"])
+
+
+def test_an_affine_map_that_widens_its_input_stays():
+    tensors = {"k": weights(4, 1, 1), "o": weights(4, 1, 1, seed=1)}
+    nodes = [node("Mul", ["x", "k"], "t"), node("Add", ["t", "o"], "y")]
+    checked(graph_model(nodes, {"x": [2, 1, 3, 3]}, ["y"], tensors), ["Mul", "Add"])
 
 
 def test_shared_convolution_keeps_its_batch_norm_apart():
@@ -286,7 +309,7 @@ def test_shared_convolution_keeps_its_batch_norm_apart():
         node("Add", ["n", "c"], "y"),
     ]
     model = graph_model(nodes, {"x": [1, 3, 4, 4]}, ["y"], {"w": weights(4, 3, 1, 1), **norm_parameters(4)})
-    checked(model, ["Conv", "Mul", "Add", "Add"], rtol=1e-5)
+    checked(model, ["Conv", "Conv", "Add"], rtol=1e-5)
 
 
 def test_shared_weights_are_copied_before_they_are_scaled():

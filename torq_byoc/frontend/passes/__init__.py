@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from torq_byoc.frontend.passes.affine_to_depthwise import affine_to_depthwise
 from torq_byoc.frontend.passes.batch_norm_to_affine import batch_norm_to_affine
 from torq_byoc.frontend.passes.binary_chains import binary_chains
 from torq_byoc.frontend.passes.editor import GraphEditor
@@ -49,6 +50,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
         unroll_recurrent,
         batch_norm_to_affine,
         fold_affine,
+        affine_to_depthwise,
         binary_chains,
         plain_gemm,
         remove_dead,

@@ -14,7 +14,7 @@ import onnx
 from torq_byoc.frontend.graph import attribute
 from torq_byoc.frontend.passes.editor import GraphEditor
 
-_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def fold_affine(editor: GraphEditor) -> int:
@@ -58,7 +58,7 @@ def _layer_and_constant(node: onnx.NodeProto, editor: GraphEditor) -> tuple[onnx
         source = editor.current(node.input[index])
         layer = editor.producers.get(source)
         values = editor.array(node.input[1 - index])
-        if layer is None or values is None or layer.op_type not in _LAYERS or values.dtype != np.float32:
+        if layer is None or values is None or layer.op_type not in LAYERS or values.dtype != np.float32:
             continue
         alone = editor.sole_reader(node.input[index]) is node
         if alone and (node.op_type != "Sub" or index == 0):
