@@ -11,6 +11,7 @@ from onnx.reference.op_run import OpRun
 from tests.end_to_end.harness import Arrays
 from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
+from torq_byoc.quantize.response_normalization import LRN
 
 
 class DequantizeLinear(OpRun):
@@ -60,7 +61,7 @@ def float64_outputs(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
     """Outputs by name of a QDQ model whose real-valued arithmetic is float64 throughout."""
     wide = _widened(model)
     evaluator = ReferenceEvaluator(
-        wide, new_ops=[DequantizeLinear, QuantizeLinear, MaxPool, AveragePool, GlobalMaxPool]
+        wide, new_ops=[DequantizeLinear, QuantizeLinear, MaxPool, AveragePool, GlobalMaxPool, LRN]
     )
     inputs = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds.items()}
     with np.errstate(all="ignore"), single_threaded():

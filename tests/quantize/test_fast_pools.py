@@ -1,4 +1,4 @@
-"""The evaluator's pools against onnxruntime, over the corners of their attributes."""
+"""Our own operators of the evaluator against onnxruntime, over the corners of their attributes."""
 
 import numpy as np
 import onnxruntime
@@ -7,6 +7,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
+from torq_byoc.quantize.response_normalization import LRN
 
 CASES = [
     {"kernel_shape": [3, 3]},
@@ -25,7 +26,8 @@ def both(op: str, attributes: dict[str, object], shape: tuple[int, ...]) -> tupl
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": values})[0]
-    return wanted, ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool, GlobalMaxPool]).run(None, {"x": values})[0]
+    evaluator = ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool, GlobalMaxPool, LRN])
+    return wanted, evaluator.run(None, {"x": values})[0]
 
 
 @pytest.mark.parametrize("attributes", CASES)
@@ -51,3 +53,11 @@ def test_one_dimension() -> None:
 def test_global_max_pool(shape: tuple[int, ...]) -> None:
     wanted, found = both("GlobalMaxPool", {}, shape)
     assert np.array_equal(wanted, found)
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 9])
+@pytest.mark.parametrize("shape", [(1, 7, 4, 3), (3, 4, 2, 5)])
+def test_response_normalization(size: int, shape: tuple[int, ...]) -> None:
+    """Every channel of every image, whatever their numbers."""
+    wanted, found = both("LRN", {"size": size, "alpha": 0.3, "beta": 0.6, "bias": 1.5}, shape)
+    np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)

@@ -14,6 +14,7 @@ from torq_byoc.errors import CalibrationError, choose_from
 from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
 from torq_byoc.quantize.ranges import OBSERVERS, Range
+from torq_byoc.quantize.response_normalization import LRN
 
 
 def observe(
@@ -40,7 +41,7 @@ def observe(
             f"there is no calibration method {method!r}", remedy=choose_from(method, sorted(OBSERVERS))
         )
     observers = {name: OBSERVERS[method]() for name in tensors}
-    evaluator = ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool, GlobalMaxPool])
+    evaluator = ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool, GlobalMaxPool, LRN])
     for feed in feeds:
         with warnings.catch_warnings(), np.errstate(all="ignore"), single_threaded():
             warnings.simplefilter("ignore")
