@@ -33,7 +33,7 @@ def test_bad_models(case, tmp_path, capsys):
 
 def test_too_little_lram_is_a_result_with_numbers(tmp_path, capsys):
     """One window of this pool alone is larger than the memory."""
-    node = helper.make_node("MaxPool", [INPUT], ["y"], "wide_pool", kernel_shape=[250, 250])
+    node = helper.make_node("MaxPool", [INPUT], ["y"], "wide_pool", kernel_shape=[250, 250], strides=[2, 2])
     graph = helper.make_graph(
         [node],
         "wide",

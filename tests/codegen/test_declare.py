@@ -14,6 +14,7 @@ from torq_byoc.codegen.lower import lower
 from torq_byoc.codegen.memory import memory_map
 from torq_byoc.codegen.passes import run_passes
 from torq_byoc.codegen.prefetch import order
+from torq_byoc.codegen.share_programs import slice_programs
 from torq_byoc.errors import TorqError
 from torq_byoc.kernels.reference import evaluate
 from torq_byoc.npu_model.presets import preset
@@ -53,7 +54,8 @@ def faulty_programs(seed: int) -> Iterator[tuple[Program, bool]]:
         moved, target = (int(index) for index in rng.choice(list(ordered.offsets), 2, replace=False))
         faulty = dataclasses.replace(ordered, offsets={**ordered.offsets, moved: ordered.offsets[target]})
         try:
-            program = lower(faulty.program, memory_map(faulty, CONFIG), graph, CONFIG)
+            images = slice_programs(faulty, graph, CONFIG)
+            program = lower(faulty.program, memory_map(faulty, CONFIG), images, graph, CONFIG)
         except TorqError:  # two operands in one place can shorten a program, which is noticed here
             continue
         try:

@@ -18,7 +18,9 @@ def test_bit_exact_on_every_machine(preset: str) -> None:
     check_program(residual_graph(1), load_config(preset))
 
 
-@pytest.mark.parametrize("disabled", [("share-loads",), ("dead-stores",), ("prefetch",), ("share-loads", "prefetch")])
+@pytest.mark.parametrize(
+    "disabled", [("share-loads",), ("dead-stores",), ("prefetch",), ("share-programs",), ("share-loads", "prefetch")]
+)
 def test_bit_exact_with_passes_off(disabled: tuple[str, ...]) -> None:
     check_program(residual_graph(2), load_config("lram64"), disabled)
 

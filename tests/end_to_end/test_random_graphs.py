@@ -21,7 +21,7 @@ from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
 
 KIB = 1024
-PASSES = (*pass_names(), "prefetch")
+PASSES = (*pass_names(), "prefetch", "share-programs")
 LSB_OF_ONE_OPERATOR = {"int8": 1, "uint8": 1, "int16": 12}
 """Distance from float semantics.  int16 functions are 512 straight pieces, which cut the corner of a kink."""
 MEAN_LSB_OF_GRAPHS = {"int8": 4.0, "uint8": 4.0, "int16": 400.0}

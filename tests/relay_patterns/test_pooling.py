@@ -27,7 +27,8 @@ def pool(kind, attrs, *, shape=(1, 3, 10, 11), zero=-128, dtype="int8", out=None
 @pytest.mark.parametrize("dtype, zero", [("int8", -128), ("int8", 100), ("uint8", 255), ("int16", 0)])
 def test_max_pool(attrs, dtype, zero):
     graph = check_quantized(pool("MaxPool", attrs, dtype=dtype, zero=zero), max_lsb=0)
-    assert [op for op in ops(graph) if op != "pad"] == ["maxpool"]
+    passes = 2 if attrs["kernel_shape"] == [5, 5] else 1
+    assert [op for op in ops(graph) if op != "pad"] == ["maxpool"] * passes
 
 
 def test_max_pool_requantizes():

@@ -86,12 +86,13 @@ def conv(
     groups: int = 1,
     dtype: DType = I8,
     label: str = "",
+    **more: Any,
 ) -> Case:
     spatial = [
         (source[2 + a] + pads[a] + pads[2 + a] - (weights[2 + a] - 1) * dilations[a] - 1) // strides[a] + 1
         for a in (0, 1)
     ]
-    attrs = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups, "pad_value": 0}
+    attrs = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups, "pad_value": 0, **more}
     if dtype is BF16:
         rescale = Rescale(np.linspace(-2, 2, weights[0]).astype(np.float32), None, axis=1, clip_min=-4.0)
     else:
@@ -121,6 +122,7 @@ CASES = (
     conv((1, 3, 15, 15), (9, 3, 3, 3), (1, 4, 3, 8), strides=(2, 2), pads=(1, 1, 1, 1), label="stride2"),
     conv((1, 3, 16, 16), (8, 3, 1, 1), (1, 4, 3, 8), strides=(2, 2), label="pointwise_stride2"),
     conv((1, 3, 16, 16), (8, 3, 4, 4), (1, 4, 3, 4), strides=(4, 4), label="patchify"),
+    conv((1, 3, 16, 40), (70, 3, 4, 9), (1, 64, 2, 4), strides=(4, 8), lanes="filters", label="filter_lanes"),
     conv((1, 8, 10, 9), (8, 1, 3, 3), (1, 4, 3, 9), pads=(1, 1, 1, 1), groups=8, label="depthwise"),
     conv((1, 8, 9, 9), (12, 4, 3, 3), (1, 4, 4, 9), pads=(1, 1, 1, 1), groups=2, label="groups"),
     conv((1, 4, 1, 40), (8, 4, 1, 5), (1, 4, 1, 36), label="one_dimensional"),
@@ -206,6 +208,22 @@ CASES = (
     pool("maxpool", (1, 2, 4, 11), "same", kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1)),
     pool("maxpool", (1, 2, 2, 6), "stride2", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
     pool("maxpool", (1, 3, 3, 3), "stride3", kernel=(3, 3), strides=(3, 3), pads=(0, 0, 0, 0)),
+    Case(
+        "window_max",
+        (((2, 9, 5, 7), I8),),
+        (2, 9, 5, 7),
+        (1, 4, 5, 3),
+        attrs={"axis": 1, "kernel": 5, "dilation": 1, "before": 2, "pad_value": -128},
+        label="same",
+    ),
+    Case(
+        "window_max",
+        (((3, 9, 5), I8),),
+        (3, 9, 2),
+        (2, 4, 2),
+        attrs={"axis": 2, "kernel": 2, "dilation": 3, "before": 0, "pad_value": -128},
+        label="dilated",
+    ),
     pool("sumpool", (1, 2, 3, 5), "mean", I8, single(1 << 18, 20, 0), kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)),
     Case(
         "reduce",

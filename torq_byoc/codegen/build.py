@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class _Held:
 class _Builder:
     def __init__(self, graph: OpGraph, schedule: Schedule, config: NpuConfig) -> None:
         self.graph, self.schedule, self.config = graph, schedule, config
-        self.roots = graph.storage_roots()
+        self.roots, self.elements = graph.storage_roots(), graph.element_roots()
         self.resident_roots = {self.roots[name] for name in schedule.resident}
         self.buffers: list[Buffer] = []
         self.ops: list[Op] = []
@@ -252,7 +252,7 @@ class _Builder:
         operands = []
         for which, region in enumerate(tile.inputs):
             name = context.node.inputs[context.tensor_inputs[which]]
-            if name in held.regions and region.size:
+            if self.elements[name] in held.regions and region.size:
                 operands.append(self._held_input(context, which, name, held))
                 continue
             key = (name, region, context.layouts[which])
@@ -262,10 +262,11 @@ class _Builder:
         return operands
 
     def _held_input(self, context: _NodeContext, which: int, name: str, held: _Held) -> PlacedOperand:
-        """An operand that a band makes, or loads once for all its nodes."""
-        if name not in held.placed:
-            held.placed[name] = self._input(context, which, held.regions[name])
-        return held.placed[name]
+        """An operand that a band makes, or loads once for all its nodes, as the type that this one reads."""
+        held_as = self.elements[name]
+        if held_as not in held.placed:
+            held.placed[held_as] = self._input(context, which, held.regions[held_as])
+        return replace(held.placed[held_as], dtype=self.graph.tensors[name].dtype)
 
     def _input(self, context: _NodeContext, which: int, region: Region) -> PlacedOperand:
         node = context.node

@@ -41,7 +41,7 @@ def declare(
     addresses: AddressMap,
     blocks: Sequence[SequencedBlock],
     tasks: Sequence[Sequence[NssTask]],
-    code: Mapping[int, bytearray],
+    code: Mapping[int, bytes],
 ) -> Declarations:
     """Declare buffers in the order of their first use, and a job for every start, in program order.
 
@@ -69,15 +69,13 @@ def declare(
     return Declarations(buffers, tuple(jobs))
 
 
-def _job(
-    program: HlProgram, op: Op, start: Start, numbers: Mapping[int, int], code: Mapping[int, bytearray]
-) -> JobInfo:
+def _job(program: HlProgram, op: Op, start: Start, numbers: Mapping[int, int], code: Mapping[int, bytes]) -> JobInfo:
     def touched(effect: Effect) -> tuple[int, ...]:
         return tuple(dict.fromkeys(numbers[access.buffer] for access in op.accesses if access.effect is effect))
 
     if isinstance(op, SliceRun):
         kind = "slice"
-        seal = job_seal(start, bytes(code[op.program][op.program_offset : op.program_offset + op.program_bytes]))
+        seal = job_seal(start, code[op.program][op.program_offset : op.program_offset + op.program_bytes])
     else:
         kind = program.buffers[(op.target if isinstance(op, Load) else op.source).buffer].kind.value
         seal = job_seal(start)

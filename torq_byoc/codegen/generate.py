@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from torq_byoc.codegen.build import build
@@ -12,6 +12,7 @@ from torq_byoc.codegen.lower import lower
 from torq_byoc.codegen.memory import memory_map
 from torq_byoc.codegen.passes import LedgerEntry, run_passes
 from torq_byoc.codegen.prefetch import OrderedProgram, order
+from torq_byoc.codegen.share_programs import share_programs, slice_programs
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
@@ -43,7 +44,7 @@ def generate(
         graph: the operators.
         schedule: decisions for every node.
         config: the machine.
-        disabled: torq_hl passes to leave out (``prefetch`` among them).
+        disabled: torq_hl passes to leave out (``prefetch`` and ``share-programs`` among them).
         observe: called with (pass name, program) after each pass.
 
     Raises:
@@ -58,10 +59,22 @@ def generate(
     ordered = _fit(program, config, hoist="prefetch" not in disabled)
     if observe:
         observe("prefetch", ordered.program)
+    ledger = (*ledger, LedgerEntry("prefetch", time.perf_counter() - started, {}))
+    images = slice_programs(ordered, graph, config)
+    if "share-programs" not in disabled:
+        started, before = time.perf_counter(), ordered.program.traffic()
+        ordered = share_programs(ordered, images)
+        ledger = (*ledger, LedgerEntry("share-programs", time.perf_counter() - started, _saved(before, ordered)))
+        if observe:
+            observe("share-programs", ordered.program)
     memory = memory_map(ordered, config)
-    entry = LedgerEntry("prefetch", time.perf_counter() - started, {})
-    machine = lower(ordered.program, memory, graph, config)
-    return GeneratedProgram(machine, memory.lram_peak, (*ledger, entry), _layer_bytes(ordered.program))
+    machine = lower(ordered.program, memory, images, graph, config)
+    return GeneratedProgram(machine, memory.lram_peak, ledger, _layer_bytes(ordered.program))
+
+
+def _saved(before: Mapping[str, int], ordered: OrderedProgram) -> dict[str, int]:
+    after = ordered.program.traffic()
+    return {key: before[key] - after[key] for key in before}
 
 
 def _fit(program: HlProgram, config: NpuConfig, *, hoist: bool) -> OrderedProgram:

@@ -7,34 +7,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from torq_byoc.codegen.build import invocation_tasks
 from torq_byoc.codegen.declare import declare, program_sources
 from torq_byoc.codegen.dependencies import dependencies, engine_of, start_times
 from torq_byoc.codegen.hl import Buffer, BufferKind, HlProgram, Load, Op, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
-from torq_byoc.errors import InternalError
+from torq_byoc.codegen.share_programs import Images
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import encode_nss, encode_slice_program
+from torq_byoc.npu_model.encoding import encode_nss
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice
 from torq_byoc.npu_model.program import Binding, NssBlock, Program, Segment
 from torq_byoc.npu_model.provenance import program_seal
 
 
-def lower(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConfig) -> Program:
+def lower(program: HlProgram, memory: MemoryMap, images: Images, graph: OpGraph, config: NpuConfig) -> Program:
     """Assemble the machine program.
 
     Args:
         program: torq_hl in its final linear order.
         memory: address of every buffer.
-        graph: for kernel calls and bindings.
+        images: the slice programs.
+        graph: for bindings.
         config: the machine.
     """
     ops = program.ops
     needed = dependencies(program, memory.addresses)
     sources = program_sources(program)
-    images = _slice_programs(program, sources, memory, graph, config)
     blocks = sequence(
         len(ops),
         start_times(ops, needed),
@@ -61,33 +60,6 @@ def lower(program: HlProgram, memory: MemoryMap, graph: OpGraph, config: NpuConf
         seal="",
     )
     return replace(machine, seal=program_seal(machine))
-
-
-def _slice_programs(
-    program: HlProgram, sources: Mapping[int, int], memory: MemoryMap, graph: OpGraph, config: NpuConfig
-) -> dict[int, bytearray]:
-    """Images of the XRAM program buffers."""
-    nodes = {node.name: node for node in graph.nodes}
-    address = memory.addresses.address
-    table = [address.get(index, 0) for index in range(len(program.buffers))]
-    images: dict[int, bytearray] = {}
-    for op in program.ops:
-        if not isinstance(op, SliceRun):
-            continue
-        source = sources[op.program]
-        image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
-        tasks = invocation_tasks(graph, nodes[op.node], config, op.invocation, table)
-        first, last = op.tasks
-        encoded = encode_slice_program(tasks[first:last])
-        if len(encoded) != op.program_bytes:
-            raise InternalError(
-                "a slice program changed its size with its addresses",
-                where=op.node,
-                why=f"{len(encoded)} bytes, planned {op.program_bytes}",
-                remedy="report it with the model",
-            )
-        image[op.program_offset : op.program_offset + op.program_bytes] = encoded
-    return images
 
 
 def _start(op: Op, address: Mapping[int, int]) -> Start:
@@ -128,7 +100,7 @@ def _place_blocks(
     return result
 
 
-def _segments(program: HlProgram, memory: MemoryMap, images: Mapping[int, bytearray]) -> tuple[Segment, ...]:
+def _segments(program: HlProgram, memory: MemoryMap, images: Images) -> tuple[Segment, ...]:
     """One segment a kind: neighbouring constants are one image."""
     segments = []
     for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM):
@@ -149,7 +121,7 @@ def _segments(program: HlProgram, memory: MemoryMap, images: Mapping[int, bytear
     return tuple(segments)
 
 
-def _image(buffer: Buffer, images: Mapping[int, bytearray]) -> bytearray | np.ndarray:
+def _image(buffer: Buffer, images: Images) -> bytes | np.ndarray:
     """The bytes of a constant buffer: what it holds from the start, or a program that was encoded."""
     return images[buffer.index] if buffer.content is None else buffer.content
 

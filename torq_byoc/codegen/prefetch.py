@@ -9,6 +9,7 @@ their order (the DMA engine is one queue), and what they read from XRAM must hav
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -99,10 +100,10 @@ class _Placement:
         """Issue slot of every fetched buffer; fills ``lifetimes`` and ``offsets``, or ``failed``."""
         fetches = _fetches(self.program)
         fixed = _fixed_lifetimes(self.program, fetches)
-        stored = {op.source.buffer for op in self.program.ops if isinstance(op, Store)}
+        lingering = _lingering(self.program, fixed)
         longest_first = sorted(fixed, key=lambda b: (fixed[b].start - fixed[b].end, fixed[b].start, -self._cells(b), b))
         for buffer in longest_first:
-            if not self._fixed(buffer, fixed[buffer], lingers=buffer in stored):
+            if not self._fixed(buffer, fixed[buffer], lingering.get(buffer)):
                 return None
         slots: dict[int, int] = {}
         stores = _stores_by_buffer(self.program)
@@ -140,11 +141,12 @@ class _Placement:
         self.lifetimes[buffer] = life
         self.offsets[buffer] = position * self.cell
 
-    def _fixed(self, buffer: int, life: Lifetime, *, lingers: bool) -> bool:
-        """Place a result; one that is stored stays a slot longer, for its transfer, where there is room."""
-        longer = Lifetime(life.start, life.end + 1)
-        can_linger = lingers and longer.end < self.steps and not {life.end, longer.end} & self.relief.swept
-        for wanted in (longer, life) if can_linger else (life,):
+    def _fixed(self, buffer: int, life: Lifetime, until: int | None) -> bool:
+        """Place a result; one that is stored stays ``until`` a later slot, for its transfer, where there is room."""
+        options = [life]
+        if until is not None and self.relief.swept.isdisjoint(range(life.end, until + 1)):
+            options.insert(0, Lifetime(life.start, until))
+        for wanted in options:
             taken = self.occupancy.taken_between(wanted.start, wanted.end)
             room = self.occupancy.room(taken, self._cells(buffer))
             if room:
@@ -212,6 +214,23 @@ def _fixed_lifetimes(program: HlProgram, fetches: Sequence[_Fetch]) -> dict[int,
             known = lifetimes.get(buffer)
             lifetimes[buffer] = Lifetime(known.start if known else op.step, op.step)
     return lifetimes
+
+
+def _lingering(program: HlProgram, fixed: Mapping[int, Lifetime]) -> dict[int, int]:
+    """For every stored result the slot of its node's next tile: as long as it stays, that tile has another place and
+    need not wait for the transfer.  A fused group runs its other nodes in between."""
+    steps: dict[str, list[int]] = {}
+    for op in program.ops:
+        if isinstance(op, SliceRun) and (op.node not in steps or steps[op.node][-1] != op.step):
+            steps.setdefault(op.node, []).append(op.step)
+    lingering = {}
+    for op in program.ops:
+        if isinstance(op, Store) and op.source.buffer in fixed:
+            own = steps[op.node]
+            position = bisect.bisect_right(own, fixed[op.source.buffer].end)
+            if position < len(own):
+                lingering[op.source.buffer] = own[position]
+    return lingering
 
 
 def _stores_by_buffer(program: HlProgram) -> dict[int, list[Store]]:

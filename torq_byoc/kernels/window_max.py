@@ -61,9 +61,10 @@ class WindowMax(Kernel):
     def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
         """One bias/scale entry, unless ACT does without."""
         del config
-        if is_identity(node.rescale):
+        rescale = node.rescale
+        if rescale is None or is_identity(rescale):
             return ()
-        entry = pairs(node.rescale, node.rescale.bias.size, graph.tensors[node.inputs[0]].dtype.is_float)[:1]
+        entry = pairs(rescale, rescale.bias.size, graph.tensors[node.inputs[0]].dtype.is_float)[:1]
         return (PackedConstant("pairs", entry),)
 
     def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:

@@ -1,10 +1,11 @@
-"""Make every node of an operator graph one that its kernel runs: explicit broadcasts and explicit borders."""
+"""Make every node of an operator graph one that its kernel runs well: explicit broadcasts and borders, lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+from torq_byoc.kernels.conv_filter_lanes import LANES, prefers_filter_lanes
 from torq_byoc.kernels.graph import Node, OpGraph, TensorInfo
 from torq_byoc.kernels.kernel import kernel_for, registered_ops
 from torq_byoc.kernels.pairwise import needs_broadcast
@@ -17,7 +18,8 @@ def legalize(graph: OpGraph, config: NpuConfig) -> OpGraph:
     """The same graph with ``broadcast`` and ``pad`` nodes where kernels ask for them."""
     editor = _Editor(graph)
     for node in graph.nodes:
-        editor.append(_with_border(editor, _with_broadcasts(editor, node), config))
+        node = _with_lanes(editor, _with_broadcasts(editor, node), config)
+        editor.append(_with_border(editor, node, config))
     return editor.finish()
 
 
@@ -58,6 +60,13 @@ def _with_broadcasts(editor: _Editor, node: Node) -> Node:
     for position in needs_broadcast(editor.trial(node), node):
         inputs[position] = editor.insert("broadcast", inputs[position], shape, {}, node.origin)
     return replace(node, inputs=tuple(inputs))
+
+
+def _with_lanes(editor: _Editor, node: Node, config: NpuConfig) -> Node:
+    """Convolutions of large strides run along their filters where that is as fast: their input stays as it is."""
+    if node.op != "conv2d" or not prefers_filter_lanes(editor.trial(node), node, config):
+        return node
+    return replace(node, attrs={**node.attrs, "lanes": LANES})
 
 
 def _with_border(editor: _Editor, node: Node, config: NpuConfig) -> Node:

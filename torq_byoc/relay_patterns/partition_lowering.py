@@ -16,6 +16,7 @@ from torq_byoc.relay_patterns.group import declare_input, lower_group, source_qu
 from torq_byoc.relay_patterns.legalize import legalize
 from torq_byoc.relay_patterns.patterns import pattern_named
 from torq_byoc.relay_patterns.quant_params import QuantParams
+from torq_byoc.relay_patterns.separable_pools import separate_pools
 from torq_byoc.relay_patterns.separate_outputs import separate_outputs
 from torq_byoc.relay_patterns.share_repeats import share_repeats
 from torq_byoc.relay_patterns.view import View
@@ -56,7 +57,8 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
             raise _foreign(symbol, type(value).__name__)
     for result in _results(function, values):
         builder.output(tensors[result])
-    return legalize(separate_outputs(share_repeats(fold_clips(builder.finish()))), config)
+    graph = separate_pools(fold_clips(builder.finish()), config)
+    return legalize(separate_outputs(share_repeats(graph)), config)
 
 
 def _contents(function: relax.Function) -> tuple[dict[relax.Var, relax.Function], dict[relax.Var, relax.Expr]]:

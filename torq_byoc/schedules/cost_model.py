@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,20 @@ from torq_byoc.schedules.traffic import Traffic
 
 FEWER_TILES = 40
 """Cycles that the search gives up to have one tile less: smaller programs, faster compilation."""
+CONTENTION = 0.25
+"""How much of the time counts that transfers would add if both directions shared one channel's bandwidth: the machine
+may or may not let them, so of two equally fast decisions the one that moves less is better, and a little slower too."""
+
+
+def rank_of(cycles: Any, tiles: Any, transfers: Any) -> Any:
+    """What the search minimises: cycles, a little more for every tile and for transfers that only just hide.
+
+    Args:
+        cycles: with full bandwidth for each direction.
+        tiles: number of tiles.
+        transfers: cycles of the transfers of both directions, one after the other.
+    """
+    return cycles + FEWER_TILES * tiles + CONTENTION * np.maximum(0.0, transfers - cycles)
 
 
 @dataclass(frozen=True)
@@ -33,7 +48,7 @@ class CostWeights:
         run_bytes: what a cut row costs beyond its bytes; keeps rows whole where it makes no difference.
     """
 
-    nss_bytes_a_start: float = 40.0
+    nss_bytes_a_start: float = 20.0
     tile_cycles: float = 4.0
     run_bytes: float = 2.0
 
@@ -58,8 +73,8 @@ class Cost:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What the search minimises: cycles, a little more for every tile, then bytes."""
-        return (self.cycles + FEWER_TILES * self.tiles, self.nbytes)
+        """What the search minimises (see ``rank_of``), then bytes."""
+        return (float(rank_of(self.cycles, self.tiles, self.dma_in + self.dma_out)), self.nbytes)
 
 
 def estimate(

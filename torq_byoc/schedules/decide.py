@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.cost_model import FEWER_TILES, Cost, CostWeights, estimate, pipeline
+from torq_byoc.schedules.cost_model import Cost, CostWeights, estimate, pipeline, rank_of
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision, NodeOverride
 from torq_byoc.schedules.tiles import tile_counts
@@ -24,6 +24,8 @@ from torq_byoc.schedules.traffic import TilingTable, Traffic
 FREE = NodeOverride()
 CROWDED_SHARE = 2
 """Reductions are divided where a tile that fits PRAM would take more than this part of the LRAM with whole ones."""
+NEEDY_SHARE = 2
+"""A node that has at least this part of the LRAM and still finds no room may take more steps than is comfortable."""
 _TILINGS = (100, 400, 1500, 4000)
 _PRICED = (6, 16, 128, 1 << 30)
 _FINALISTS = 4
@@ -76,13 +78,10 @@ class NodeSpace:
         self, model: NodeModel, residency: Residency, weights: CostWeights, effort: int, fixed: NodeOverride = FREE
     ) -> None:
         self.model, self.residency, self.weights, self.fixed = model, residency, weights, fixed
-        self._most_priced = _PRICED[effort]
+        self._effort = effort
+        self._finer = iter(candidates.STEP_LIMITS)
         self._exact: dict[NodeDecision, Choice] = {}
-        for most in candidates.STEP_LIMITS:
-            self._list([*self._whole(_TILINGS[effort], most), *self._in_portions(most)])
-            if self.smallest().cost.demand <= model.config.lram_usable:
-                break
-        self._rough: dict[int, list[Choice]] = {}
+        self._refine()
         self._answers: list[tuple[int, Choice | None]] = []
 
     def best(self, available: int) -> Choice | None:
@@ -94,6 +93,8 @@ class NodeSpace:
             if known is not None and known.cost.demand <= available:
                 fitting.append(known)
         found = self._search(available)
+        while found is None and available * NEEDY_SHARE >= self.model.config.lram_usable and self._refine():
+            found = self._search(available)
         choice = min([*fitting, found], key=lambda option: option.cost.rank) if found else found
         self._answers.append((available, choice))
         return choice
@@ -105,6 +106,14 @@ class NodeSpace:
         if self.fixed.split_axis is not None and not decision.portion:
             decision = replace(decision, split_axis=self.fixed.split_axis[0])
         return self._exactly(index, decision)
+
+    def _refine(self) -> bool:
+        """List candidates of more steps than before; False when there are none."""
+        most = next(self._finer, None)
+        if most is not None:
+            self._list([*self._whole(_TILINGS[self._effort], most), *self._in_portions(most)])
+            self._rough: dict[int, list[Choice]] = {}
+        return most is not None
 
     def _whole(self, limit: int, most: int) -> Iterator[_Tilings]:
         """Tilings whose reductions are whole, unless portions are asked for."""
@@ -168,7 +177,8 @@ class NodeSpace:
         steps = group.moved.tiles
         slices, program = whole.cycles / self.model.config.slices, steps * (whole.program_bytes / whole.tasks)
         cycles = pipeline(self.model.config, group.moved, self.weights, group.buffers, slices, program, steps)
-        return cycles + FEWER_TILES * steps
+        nbytes = group.moved.in_bytes + group.moved.out_bytes + program
+        return rank_of(cycles, steps, nbytes / self.model.config.dma_bytes_per_cycle)
 
     def _search(self, available: int) -> Choice | None:
         """Price candidates roughly in the order of their bounds, then the best of them exactly."""
@@ -176,7 +186,7 @@ class NodeSpace:
         best, fitting = math.inf, 0
         indices = [int(index) for index in np.flatnonzero(self._demand <= available)]
         for index in indices:
-            if self._bound[index] > best or fitting >= self._most_priced:
+            if self._bound[index] > best or fitting >= _PRICED[self._effort]:
                 break
             priced = [choice for choice in self._roughly(index) if choice.cost.demand <= available]
             rough += [(choice.cost.rank, index, choice.decision) for choice in priced]

@@ -18,16 +18,13 @@ from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Kernel, Layout, PackedConstant, Placement, Region, kernel_for
 from torq_byoc.kernels.portion import CarryingKernel, Portion, region_of, tasks_of
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.encoding import encoded_size
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import task_cycles
 from torq_byoc.schedules import candidates
 from torq_byoc.schedules.placements import Granules, dense
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import portion_kinds, portions_of, split_between_slices
-
-PROGRAM_BYTES_A_TASK = 600
-"""Encoded slice task: configuration and descriptors (hardware doc 1.5; 500 to 600 B in practice)."""
-TABLE_BYTES = 2048
 
 
 @dataclass(frozen=True)
@@ -101,9 +98,7 @@ class SliceCost:
 class _KnownCosts:
     """Slice costs of one signature on one machine; ``planar`` once a task walked a plane."""
 
-    costs: dict[tuple[tuple[int, ...], int | None, Residency, tuple[int, ...]], SliceCost] = field(
-        default_factory=dict
-    )
+    costs: dict[tuple[tuple[int, ...], int | None, Residency, tuple[int, ...]], SliceCost] = field(default_factory=dict)
     planar: bool = False
 
 
@@ -344,8 +339,7 @@ class NodeModel:
 def _slice_cost(jobs: Sequence[Sequence[SliceTask]]) -> SliceCost:
     cycles = max(sum(task_cycles(task) for task in tasks) for tasks in jobs)
     tasks = [task for job in jobs for task in job]
-    tables = sum(task.table is not None for task in tasks)
-    program_bytes = PROGRAM_BYTES_A_TASK * len(tasks) + TABLE_BYTES * tables
+    program_bytes = sum(map(encoded_size, tasks))
     return SliceCost(cycles, len(jobs), len(tasks), program_bytes, program_bytes)
 
 

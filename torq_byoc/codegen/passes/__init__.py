@@ -37,7 +37,7 @@ def check_pass_names(names: Collection[str]) -> None:
     Raises:
         ScheduleError: one of them is not a pass.
     """
-    known = (*pass_names(), "prefetch")
+    known = (*pass_names(), "prefetch", "share-programs")
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise ScheduleError(

@@ -22,20 +22,20 @@ def affine_to_depthwise(editor: GraphEditor) -> int:
 
 
 def _rewrite(node: onnx.NodeProto, editor: GraphEditor) -> bool:
-    shape = editor.shapes.get(node.output[0], ())
+    shape = editor.static_shape(node.output[0])
     addition = editor.sole_reader(node.output[0])
-    if len(shape) != 4 or addition is None or addition.op_type != "Add":
+    if shape is None or len(shape) != 4 or addition is None or addition.op_type != "Add":
         return False
     scaled = _tensor_and_channels(node, shape, editor)
     shifted = _tensor_and_channels(addition, shape, editor)
     if scaled is None or shifted is None or shifted[0] != node.output[0]:
         return False
-    if editor.shapes.get(scaled[0]) != shape or shape[1] < 2 or _folds(scaled[0], editor):
+    if editor.static_shape(scaled[0]) != shape or shape[1] < 2 or _folds(scaled[0], editor):
         return False
     weights = editor.add_constant(scaled[1].reshape(-1, 1, 1, 1), f"{node.name}_factors")
     offsets = editor.add_constant(shifted[1], f"{addition.name}_offsets")
     convolution = editor.node("Conv", [scaled[0], weights, offsets], addition.output[0], addition)
-    convolution.attribute.append(onnx.helper.make_attribute("group", int(shape[1])))
+    convolution.attribute.append(onnx.helper.make_attribute("group", shape[1]))
     editor.replace(addition, [convolution])
     return True
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.cost_model import FEWER_TILES, CostWeights, overlapped
+from torq_byoc.schedules.cost_model import CostWeights, overlapped, rank_of
 from torq_byoc.schedules.fusion.bands import Band, band, band_count
 from torq_byoc.schedules.fusion.segment import DENSE, Segment
 from torq_byoc.schedules.node_model import NodeModel, Residency
@@ -24,24 +24,27 @@ from torq_byoc.schedules.record import GroupDecision
 MAX_BANDS = 64
 _PRICED = 8
 """Band sizes priced from the largest one that fits."""
+_SPLITS = 3
+"""Axes along which dividing a node between the slices is priced, the most even ones."""
 _PATIENCE = 3
 """Sizes in a row that cost more than the best one before the search along an axis ends."""
 
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """A priced decision: cycles, bytes through DMA, LRAM demand, and each node's share of the cycles."""
+    """A priced decision: cycles, bytes through DMA and the cycles they take one by one, LRAM demand, tiles."""
 
     decision: GroupDecision
     cycles: float
     nbytes: float
+    transfers: float
     demand: int
     tiles: int
 
     @property
     def rank(self) -> tuple[float, float]:
         """What the search minimises (see ``cost_model.Cost.rank``)."""
-        return (self.cycles + FEWER_TILES * self.tiles, self.nbytes)
+        return (float(rank_of(self.cycles, self.tiles, self.transfers)), self.nbytes)
 
 
 class GroupSpace:
@@ -83,7 +86,8 @@ class GroupSpace:
         last = self.segment.last
         rank = len(last.shape)
         axes = [axis for axis in range(rank) if last.steps[axis] and last.shape[axis] > last.steps[axis]]
-        return [axis for axis in reversed(axes) if rank < 4 or axis < rank - 1]
+        planar = rank >= 4 and any(model.kernel.reads_whole_rows for model in self.segment.models)
+        return [axis for axis in reversed(axes) if not planar or axis < rank - 1]
 
     def _along(self, axis: int, available: int, resident: frozenset[str]) -> Iterator[GroupChoice]:
         """Choices that cut one axis: from the largest band that fits to smaller ones, while they promise something."""
@@ -223,7 +227,8 @@ class _Division:
         demand = self.demand(buffers, resident) + 2 * (-(-peak // word) * word)
         names = tuple(node.name for node in self.segment.nodes)
         decision = GroupDecision(names, self.axis, self.size, axes, buffers)
-        return GroupChoice(decision, cycles, fixed + loaded + programs + stored, demand, tiles)
+        nbytes = fixed + loaded + programs + stored
+        return GroupChoice(decision, cycles, nbytes, nbytes / rate, demand, tiles)
 
     @cached_property
     def split_axes(self) -> tuple[int | None, ...]:
@@ -235,15 +240,20 @@ class _Division:
         )
 
     def _slices(self, axes: tuple[int | None, ...]) -> tuple[float, int, int, int, int]:
-        """Slice cycles, program bytes, the largest program, slice jobs and tiles of all bands."""
+        """Slice cycles, program bytes, the largest program, slice jobs and tiles of all bands.
+
+        Bands load a program of their own only where a node reads something from outside: what is passed on inside
+        finds the same place in every band, and so the program of the band before fits (``share_programs``).
+        """
         cycles = programs = peak = jobs = tiles = 0
         for one, times in self.bands:
-            for model, output, axis in zip(self.segment.models, one.outputs, axes, strict=True):
+            for index, (model, output, axis) in enumerate(zip(self.segment.models, one.outputs, axes, strict=True)):
                 if output is None:
                     continue
                 cost = model.tile_cost(output.extent, axis, _streamed(model))
                 cycles += times * cost.cycles
-                programs += times * cost.program_bytes
+                own = times if self.segment.sources.intersection(self.segment.reads(index)) else 1
+                programs += own * cost.program_bytes
                 jobs += times * cost.jobs
                 tiles += times
                 peak = max(peak, cost.program_bytes)
@@ -307,5 +317,5 @@ def _streamed(model: NodeModel) -> Residency:
 def _split_axis(model: NodeModel, output: Region | None, config: NpuConfig) -> int | None:
     if output is None:
         return None
-    options = candidates.split_axes(output.extent, model.steps, config.slices)
+    options = candidates.split_axes(output.extent, model.steps, config.slices, _SPLITS)
     return min(options, key=lambda axis: model.tile_cost(output.extent, axis, _streamed(model)).cycles)

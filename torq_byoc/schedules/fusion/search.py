@@ -104,7 +104,7 @@ class GroupSearch:
         Args:
             costs: every node on its own; None where it does not fit.
             choose: the cheapest decision of a segment with what is left of the LRAM.
-            """
+        """
         count = len(self.nodes)
         alone = [cost.rank[0] if cost else float("inf") for cost in costs]
         least = [0.0] * (count + 1)

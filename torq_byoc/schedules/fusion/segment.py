@@ -24,6 +24,7 @@ class Segment:
         outputs: tensors that are needed outside: graph outputs, or read by other nodes.
         sources: tensors that are read from outside.
         phases: for tensors read in stride phases, which.
+        elements: ``OpGraph.element_roots``; tensors go by these names, whatever type their readers see.
     """
 
     nodes: tuple[Node, ...]
@@ -32,6 +33,7 @@ class Segment:
     outputs: frozenset[str]
     sources: frozenset[str]
     phases: Mapping[str, tuple[int, int]]
+    elements: Mapping[str, str]
 
     @property
     def last(self) -> NodeModel:
@@ -46,7 +48,7 @@ class Segment:
     def reads(self, index: int) -> list[str]:
         """Names of the tensors that a node reads as tiles, one a position."""
         node, model = self.nodes[index], self.models[index]
-        return [node.inputs[position] for position in model.inputs]
+        return [self.elements[node.inputs[position]] for position in model.inputs]
 
 
 class SegmentFinder:
@@ -60,7 +62,7 @@ class SegmentFinder:
 
     def __init__(self, graph: OpGraph, nodes: Sequence[Node], models: Mapping[str, NodeModel]) -> None:
         self.graph, self.nodes, self.models = graph, nodes, models
-        self.roots = graph.storage_roots()
+        self.roots, self.elements = graph.storage_roots(), graph.element_roots()
         self.readers: dict[str, list[int]] = {}
         for index, node in enumerate(nodes):
             for name in node.inputs:
@@ -70,8 +72,8 @@ class SegmentFinder:
     def segment(self, first: int, last: int) -> Segment | None:
         """The segment of nodes first..last; None when it cannot run band by band.
 
-        Every node but the last must pass something on inside, tensors inside must be read as themselves (not
-        through an alias) and in one layout, and whoever makes a tensor in stride phases must be able to.
+        Every node but the last must pass something on inside, tensors inside must be read as themselves or
+        bitcast (not reshaped) and in one layout, and whoever makes a tensor in stride phases must be able to.
         """
         nodes = tuple(self.nodes[first : last + 1])
         made = {node.output: index for index, node in enumerate(nodes)}
@@ -89,10 +91,12 @@ class SegmentFinder:
             return None
         sources = {name for names in reads for name in names if name not in made}
         models = tuple(self.models[node.name] for node in nodes)
-        return Segment(nodes, models, frozenset(internal), frozenset(outputs), frozenset(sources), phases)
+        return Segment(
+            nodes, models, frozenset(internal), frozenset(outputs), frozenset(sources), phases, self.elements
+        )
 
     def _reads(self, node: Node) -> list[str]:
-        return [node.inputs[position] for position in self.models[node.name].inputs]
+        return [self.elements[node.inputs[position]] for position in self.models[node.name].inputs]
 
     def _needed_outside(self, name: str, first: int, last: int) -> bool:
         return name in self.needed or any(not first <= reader <= last for reader in self.readers.get(name, ()))

@@ -56,6 +56,33 @@ def pool(graph: OpGraph, node: Node, operands: Operands) -> Any:
     return _result(graph, node, operands, te.compute(shape, window, name="accumulator"))
 
 
+@defines("window_max")
+def window_max(graph: OpGraph, node: Node, operands: Operands) -> Any:
+    """Maximum over windows along one axis."""
+    from tvm import te, tirx
+
+    source, shape = operands.inputs[0], graph.tensors[node.output].shape
+    info = graph.tensors[node.inputs[0]]
+    at, before, dilation = (int(node.attrs[name]) for name in ("axis", "before", "dilation"))
+    value = tirx.const(node.attrs["pad_value"], source.dtype)
+    extent = list(info.shape)
+    extent[at] = shape[at] + (int(node.attrs["kernel"]) - 1) * dilation
+
+    def element(*index: Any) -> Any:
+        moved = (*index[:at], index[at] - before, *index[at + 1 :])
+        inside = tirx.all(index[at] >= before, index[at] < info.shape[at] + before)
+        return tirx.if_then_else(inside, source[moved], value)
+
+    bordered = before > 0 or extent[at] > info.shape[at]
+    image = te.compute(extent, element, name="padded") if bordered else source
+    tap = te.reduce_axis((0, int(node.attrs["kernel"])), "tap")
+
+    def window(*index: Any) -> Any:
+        return te.max(widen(image[(*index[:at], index[at] + tap * dilation, *index[at + 1 :])], info.dtype), axis=[tap])
+
+    return _result(graph, node, operands, te.compute(shape, window, name="accumulator"))
+
+
 def _tap(node: Node, i: Any, j: Any, y: Any, x: Any) -> tuple[Any, Any]:
     """Position in the padded input of one tap of one output."""
     (sy, sx), (dy, dx) = node.attrs["strides"], node.attrs.get("dilations", (1, 1))

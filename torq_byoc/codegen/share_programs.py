@@ -1,0 +1,120 @@
+"""Slice programs as bytes, and programs that LRAM holds already.
+
+Bands of a fused group do the same with other data, and buffers that never leave LRAM tend to find the same place in
+every band.  A program that then comes out equal, byte for byte, to an earlier one is not loaded again, if the place of
+the earlier one can stay occupied until then::
+
+    load  p0 -> a     run band 0 (a)     load  p1 -> b     run band 1 (b)        p1 equals p0
+    load  p0 -> a     run band 0 (a)                       run band 1 (a)
+
+This can only be seen once every buffer has its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from torq_byoc.codegen.build import invocation_tasks
+from torq_byoc.codegen.declare import program_sources
+from torq_byoc.codegen.hl import HlProgram, Load, Op, SliceRun
+from torq_byoc.codegen.prefetch import Lifetime, OrderedProgram
+from torq_byoc.errors import InternalError
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.encoding import encode_slice_program
+
+Images = Mapping[int, bytes]
+"""Bytes of every XRAM program buffer."""
+
+
+def slice_programs(ordered: OrderedProgram, graph: OpGraph, config: NpuConfig) -> Images:
+    """Encode all slice programs for the LRAM addresses of their operands.
+
+    Raises:
+        InternalError: a program is longer or shorter than it was before its operands had addresses.
+    """
+    program = ordered.program
+    sources = program_sources(program)
+    nodes = {node.name: node for node in graph.nodes}
+    table = [0] * len(program.buffers)
+    for buffer, offset in ordered.offsets.items():
+        table[buffer] = config.lram_reserve + offset
+    images: dict[int, bytearray] = {}
+    for op in program.ops:
+        if not isinstance(op, SliceRun):
+            continue
+        source = sources[op.program]
+        image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
+        tasks = invocation_tasks(graph, nodes[op.node], config, op.invocation, table)
+        first, last = op.tasks
+        encoded = encode_slice_program(tasks[first:last])
+        if len(encoded) != op.program_bytes:
+            raise InternalError(
+                "a slice program changed its size with its addresses",
+                where=op.node,
+                why=f"{len(encoded)} bytes, planned {op.program_bytes}",
+                remedy="report it with the model",
+            )
+        image[op.program_offset : op.program_offset + op.program_bytes] = encoded
+    return {source: bytes(image) for source, image in images.items()}
+
+
+def share_programs(ordered: OrderedProgram, images: Images) -> OrderedProgram:
+    """Leave out the loads of programs that LRAM holds already; the programs that stay live longer for it."""
+    program = ordered.program
+    sources = program_sources(program)
+    places = _Places(ordered, program)
+    holders: dict[bytes, int] = {}
+    renamed: dict[int, int] = {}
+    for op in program.ops:
+        if not isinstance(op, SliceRun) or op.program in renamed:
+            continue
+        image = images[sources[op.program]]
+        holder = holders.setdefault(image, op.program)
+        if holder == op.program:
+            continue
+        if places.extend(holder, op.step, op.program):
+            renamed[op.program] = holder
+        else:
+            holders[image] = op.program
+    if not renamed:
+        return ordered
+    ops = [_renamed(op, renamed) for op in program.ops if not (isinstance(op, Load) and op.target.buffer in renamed)]
+    offsets = {buffer: offset for buffer, offset in ordered.offsets.items() if buffer not in renamed}
+    return OrderedProgram(program.with_ops(ops), places.lifetimes(renamed), offsets)
+
+
+def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
+    return replace(op, program=renamed.get(op.program, op.program)) if isinstance(op, SliceRun) else op
+
+
+class _Places:
+    """Where every LRAM buffer lies and when."""
+
+    def __init__(self, ordered: OrderedProgram, program: HlProgram) -> None:
+        self.buffers = sorted(ordered.offsets)
+        self.row = {buffer: row for row, buffer in enumerate(self.buffers)}
+        self.low = np.array([ordered.offsets[buffer] for buffer in self.buffers], np.int64)
+        self.high = self.low + np.array([program.buffers[buffer].nbytes for buffer in self.buffers], np.int64)
+        self.start = np.array([ordered.lifetimes[buffer].start for buffer in self.buffers], np.int64)
+        self.end = np.array([ordered.lifetimes[buffer].end for buffer in self.buffers], np.int64)
+
+    def extend(self, buffer: int, until: int, instead: int) -> bool:
+        """Let a buffer live on until a slot and another one not at all, if its place is free for so long."""
+        row, other = self.row[buffer], self.row[instead]
+        in_the_way = (self.low < self.high[row]) & (self.high > self.low[row])
+        in_the_way &= (self.start <= until) & (self.end > self.end[row])
+        in_the_way[[row, other]] = False
+        if in_the_way.any():
+            return False
+        self.end[row] = max(self.end[row], until)
+        self.start[other], self.end[other] = 1, 0
+        return True
+
+    def lifetimes(self, without: Mapping[int, int]) -> dict[int, Lifetime]:
+        """Of all buffers but some."""
+        rows = [(buffer, self.row[buffer]) for buffer in self.buffers if buffer not in without]
+        return {buffer: Lifetime(int(self.start[row]), int(self.end[row])) for buffer, row in rows}
