@@ -19,7 +19,9 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.npu_model.verifier import verify
+from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.bands import band
+from torq_byoc.schedules.fusion.pricing import GroupSpace
 from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.plan import Schedule, schedule
@@ -145,6 +147,21 @@ def test_channels_are_a_band_axis_where_rows_are_read_whole() -> None:
     plan = schedule(graph, NpuConfig(), overrides=DecisionRecord(groups=(GroupDecision(names, 1, 8, (1, 1), 2),)))
     assert len(plan.groups[0].bands) == 2
     run_exact(graph, plan, NpuConfig())
+
+
+def test_bands_in_which_different_branches_work_are_not_priced() -> None:
+    """Channels of a concatenation: each band would run one of the convolutions, whose weights no price counts."""
+    rng = np.random.default_rng(9)
+    builder = GraphBuilder("branches")
+    x = builder.input("x", (1, 8, 12, 12), DType.INT8)
+    branches = [convolution(builder, rng, x, 16, 1, 1, 0, f"branch{index}") for index in range(3)]
+    builder.output(builder.emit("concat", branches, (1, 48, 12, 12), DType.INT8, attrs={"axis": 1}))
+    graph = builder.finish()
+    space = GroupSpace(whole_segment(graph), SMALL, CostWeights())
+    names = tuple(node.name for node in graph.nodes)
+    assert space.priced(GroupDecision(names, 1, 16, (1,) * 4, 2), frozenset()) is None
+    rows = space.priced(GroupDecision(names, 2, 4, (1,) * 4, 2), frozenset())
+    assert rows is not None and rows.demand < SMALL.lram_bytes
 
 
 def test_the_record_of_a_fused_schedule_gives_it_again() -> None:

@@ -56,7 +56,7 @@ def compile_graph(symbol: str, graph: OpGraph, options: Options, clock: StageClo
 
 
 def _schedule_and_generate(graph: OpGraph, options: Options, clock: StageClock) -> tuple[Schedule, GeneratedProgram]:
-    """Schedule with as much LRAM as leads to a layout."""
+    """Schedule with as much LRAM as leads to a layout; in the last resort without fused groups (effort 0)."""
 
     def observe(name: str, program: HlProgram) -> None:
         options.show(f"torq_hl/{name}", lambda: format_program(program))
@@ -64,9 +64,10 @@ def _schedule_and_generate(graph: OpGraph, options: Options, clock: StageClock) 
     decisions = None
     if options.decisions is not None:
         decisions = options.decisions.restricted_to({node.name for node in graph.nodes}, graph.tensors)
-    for budget in BUDGETS:
+    attempts = [*((budget, options.effort) for budget in BUDGETS), (BUDGETS[-1], 0)]
+    for budget, effort in attempts:
         with clock.stage("schedule"):
-            plan = schedule(graph, options.config, effort=options.effort, overrides=decisions, budget=budget)
+            plan = schedule(graph, options.config, effort=effort, overrides=decisions, budget=budget)
         options.show("scheduled/tir", partial(_scheduled_text, graph, plan))
         try:
             with clock.stage("generate"):
@@ -79,9 +80,9 @@ def _schedule_and_generate(graph: OpGraph, options: Options, clock: StageClock) 
                 )
             return plan, generated
         except LramOverflowError:
-            if budget == BUDGETS[-1]:
+            if (budget, effort) == attempts[-1]:
                 raise
-    raise AssertionError("the last budget either returns or raises")
+    raise AssertionError("the last attempt either returns or raises")
 
 
 def _layers(graph: OpGraph, plan: Schedule, generated: GeneratedProgram) -> tuple[Layer, ...]:

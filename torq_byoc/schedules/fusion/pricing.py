@@ -184,8 +184,8 @@ class _Division:
         bands = []
         for index, times in sorted(wanted.items()):
             found = band(segment, axis, size, index, lambda position, box: segment.models[position].input_regions(box))
-            if found is None:
-                return None
+            if found is None or None in found.outputs:
+                return None  # bands in which different nodes work are not alike: three of them price nothing
             bands.append((found, times))
         return cls(segment, axis, size, bands, config, weights)
 
