@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from torq_byoc.codegen.chunks import Chunk, program_chunks
 from torq_byoc.codegen.hl import (
     Access,
     Addresses,
@@ -32,9 +33,8 @@ from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph, TensorInfo
 from torq_byoc.kernels.kernel import Kernel, Layout, PackedConstant, Region, kernel_for
 from torq_byoc.kernels.portion import region_of, tasks_of
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import encoded_size
 from torq_byoc.npu_model.isa import SliceTask
-from torq_byoc.npu_model.timing import dma_cycles, task_cycles
+from torq_byoc.npu_model.timing import dma_cycles
 from torq_byoc.schedules.fusion.group import FusedGroup
 from torq_byoc.schedules.plan import NodeSchedule, Schedule, Tile
 
@@ -54,28 +54,6 @@ def invocation_tasks(
         [operand.at(addresses) for operand in invocation.inputs],
         [constant.at(addresses) for constant in invocation.constants],
     )
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """Consecutive tasks of a kernel call that make one slice program."""
-
-    tasks: tuple[int, int]
-    nbytes: int
-    cycles: int
-
-
-def _chunks(tasks: Sequence[SliceTask], limit: int) -> list[_Chunk]:
-    """Cut a task list into programs of at most ``limit`` bytes."""
-    chunks: list[_Chunk] = []
-    for position, task in enumerate(tasks):
-        size, cycles = encoded_size(task), task_cycles(task)
-        last = chunks[-1] if chunks else None
-        if last is not None and last.nbytes + size <= limit:
-            chunks[-1] = _Chunk((last.tasks[0], position + 1), last.nbytes + size, last.cycles + cycles)
-        else:
-            chunks.append(_Chunk((position, position + 1), size, cycles))
-    return chunks
 
 
 def build(graph: OpGraph, schedule: Schedule, config: NpuConfig) -> HlProgram:
@@ -342,18 +320,18 @@ class _Builder:
 
         Sizes and cycles do not depend on addresses as long as operands do not overlap that will not.
         """
-        chunks = [
-            _chunks(
+        cut = [
+            program_chunks(
                 invocation_tasks(self.graph, context.node, self.config, invocation, self._apart(invocation)),
                 self.config.slice_program_bytes,
             )
             for invocation in invocations
         ]
-        for position in range(max(map(len, chunks))):
+        for position in range(max(map(len, cut))):
             if position:
                 self.step += 1
             together = [
-                (index, invocations[index], own[position]) for index, own in enumerate(chunks) if position < len(own)
+                (index, invocations[index], own[position]) for index, own in enumerate(cut) if position < len(own)
             ]
             self._run_together(context, together)
 
@@ -372,7 +350,7 @@ class _Builder:
                 cursor += -(-self.buffers[buffer].nbytes // self.config.lram_word) * self.config.lram_word
         return addresses
 
-    def _run_together(self, context: _NodeContext, runs: Sequence[tuple[int, Invocation, _Chunk]]) -> None:
+    def _run_together(self, context: _NodeContext, runs: Sequence[tuple[int, Invocation, Chunk]]) -> None:
         """One program buffer for all slices: their programs lie behind each other in it."""
         node = context.node
         total = sum(chunk.nbytes for _, _, chunk in runs)
