@@ -80,23 +80,18 @@ def expected_from(model: onnx.ModelProto, values: Arrays, feeds: Arrays) -> Arra
 
 @dataclass(frozen=True)
 class LayerDistances:
-    """Distances in LSB, over all quantized tensors of a model, from QDQ semantics in float64.
-
-    A layer on its own reads what the reference gave it; end to end, layers inherit what those before them moved.
-    ``truths`` is how far onnxruntime's float32 and float64 are apart: a layer on its own, then end to end.
-    """
+    """Distances in LSB of every quantized tensor from QDQ semantics in float64, each layer reading what the reference
+    gave it; ``truth`` is the largest distance between onnxruntime's float32 and float64."""
 
     worst: dict[str, int]
     mean: dict[str, float]
-    end_to_end: float
-    truths: tuple[int, float]
+    truth: int
 
 
 def quantized_layers(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> LayerDistances:
     """Compare every quantized tensor of a prepared QDQ model."""
     names = quantized_tensors(model)
-    exposed = exposing(model, names)
-    ours = Reference.of(exposed, "quantized", config).run(feeds)
+    ours = Reference.of(exposing(model, names), "quantized", config).run(feeds)
     values = {name: ours[name] for name in names}
     layered, inputs = _layered(model, values, feeds)
     exact = float64_outputs(layered, inputs)
@@ -105,26 +100,27 @@ def quantized_layers(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -
     return LayerDistances(
         {name: int(distance.max(initial=0)) for name, distance in own.items()},
         {name: float(distance.mean()) for name, distance in own.items()},
-        *_whole(exposed, names, values, feeds, max(int(_distance(rounded[n], exact[n]).max(initial=0)) for n in names)),
+        max(int(_distance(rounded[name], exact[name]).max(initial=0)) for name in names),
     )
 
 
-def end_to_end(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> float:
-    """Mean distance in LSB, over all quantized tensors, of a whole run from float64."""
+@dataclass(frozen=True)
+class EndToEnd:
+    """Mean distances in LSB, over all quantized tensors of a whole run, from QDQ semantics in float64."""
+
+    ours: float
+    onnxruntime: float
+
+
+def end_to_end(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> EndToEnd:
+    """Whole runs of a prepared QDQ model: layers inherit what those before them moved."""
     names = quantized_tensors(model)
     exposed = exposing(model, names)
     ours = Reference.of(exposed, "quantized", config).run(feeds)
     exact = float64_outputs(exposed, feeds)
-    return _mean_distance(ours, exact, names)
-
-
-def _whole(
-    exposed: onnx.ModelProto, names: list[str], values: Arrays, feeds: Arrays, worst: int
-) -> tuple[float, tuple[int, float]]:
-    exact = float64_outputs(exposed, feeds)
     order = [value.name for value in exposed.graph.output]
     rounded = dict(zip(order, onnxruntime_outputs(exposed, feeds), strict=True))
-    return _mean_distance(values, exact, names), (worst, _mean_distance(rounded, exact, names))
+    return EndToEnd(_mean_distance(ours, exact, names), _mean_distance(rounded, exact, names))
 
 
 def _mean_distance(a: Arrays, b: Arrays, names: list[str]) -> float:

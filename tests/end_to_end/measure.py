@@ -64,11 +64,11 @@ def measure_quantized(network: Network, config: NpuConfig) -> Row:
     outcome = compile_and_compare(model, feeds, config)
     distances = quantized_layers(model, feeds, config)
     name = max(distances.worst, key=distances.worst.__getitem__)
-    more = [end_to_end(model, network.feeds(model, seed), config) for seed in range(1, INPUTS)]
-    whole = [distances.end_to_end, *more]
+    whole = [end_to_end(model, network.feeds(model, seed), config) for seed in range(INPUTS)]
     layers = (distances.worst[name], name, float(np.mean(list(distances.mean.values()))))
-    row = _row(network, "int8", outcome, layers, float(np.mean(whole)))
-    return replace(row, truth_layer=distances.truths[0], truth_whole=round(distances.truths[1], 5))
+    row = _row(network, "int8", outcome, layers, float(np.mean([run.ours for run in whole])))
+    theirs = float(np.mean([run.onnxruntime for run in whole]))
+    return replace(row, truth_layer=distances.truth, truth_whole=round(theirs, 5))
 
 
 def measure_bf16(network: Network, config: NpuConfig) -> Row:

@@ -50,13 +50,16 @@ def _check_coverage(row: Row) -> None:
 
 @pytest.mark.parametrize("network", _cases((*QUANTIZED, *FLOAT)))
 def test_int8(network: Network) -> None:
-    """Bit for bit the reference; every layer within 1 LSB of float semantics; end to end within a quarter."""
+    """Bit for bit the reference; every layer within 1 LSB of float semantics; end to end within a quarter, or
+    within onnxruntime's own distance for a network that amplifies any rounding."""
     row = measure_quantized(_available(network), CONFIG)
     _check_coverage(row)
     assert row.worst_layer <= MAX_LAYER_LSB, row
     assert row.layer_mean <= MAX_LAYER_MEAN_LSB, row
     assert row.truth_layer <= MAX_LAYER_LSB, row
-    assert row.whole <= MAX_MEAN_LSB, row
+    if network.amplifies:
+        assert row.truth_whole > MAX_MEAN_LSB, "the network needs no limit of its own"
+    assert row.whole <= (row.truth_whole if network.amplifies else MAX_MEAN_LSB), row
 
 
 @pytest.mark.parametrize("network", _cases(FLOAT))

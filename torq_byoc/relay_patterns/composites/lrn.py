@@ -26,6 +26,7 @@ FLOAT_BINADES = 32
 """The bf16 denominator is resolved from ``bias`` up to 2**31 times that."""
 SUM_BITS = 30
 """Magnitude of the integer sum of squares; squares of 16-bit values lose their lowest bits to fit."""
+INT32_MAX = (1 << 31) - 1
 NARROW_RATIO = 2.0
 """Largest ratio of the sum's part of the denominator to ``bias`` for which a linear table is good."""
 
@@ -86,22 +87,31 @@ def _lower_integer(e: Emitter, x: str, lrn: Lrn, out: QuantParams) -> str:
     largest >>= dropped
     weight = math.ldexp(lrn.alpha * source.scale**2 / lrn.size, dropped)
     if weight * largest <= NARROW_RATIO * lrn.bias:
-        return _narrow(e, centred, square, lrn, weight, largest, source.scale, out)
+        return _narrow(e, centred, square, lrn, weight, largest, source, out)
     return _wide(e, x, square, lrn, weight, largest, source, out)
 
 
 def _narrow(
-    e: Emitter, centred: str, square: str, lrn: Lrn, weight: float, largest: int, scale: float, out: QuantParams
+    e: Emitter, centred: str, square: str, lrn: Lrn, weight: float, largest: int, source: QuantParams, out: QuantParams
 ) -> str:
-    """The gain stays within a small factor: a table of the sum itself, all in int16."""
+    """The gain stays within a small factor: a whole number of units, and a table of the sum for the rest.
+
+    The table's 16 bits resolve the gain's spread instead of the gain itself, which is often forty times as large.
+    """
     total = _window_sum(e, square, lrn.size, DType.INT32, integer_rescale())
     index = integer_rescale((tables.POSITIONS - 1) / largest, bias=-((largest + 1) // 2))
     sums = tables.positions() * (largest / (tables.POSITIONS - 1)) + (largest + 1) // 2
     gains = (lrn.bias + weight * np.maximum(sums, 0.0)) ** -lrn.beta
-    unit = tables.INT16_MAX / float(gains.max())
-    gain = e.table(total, tables.fit_table(gains * unit).table, index, DType.INT16)
-    return e.mul(
-        centred, gain, out.dtype, to_codes(scale / out.scale / unit, out, sum_bits=48, where=e.origin), out=out
+    middle, spread = float(gains.max() + gains.min()) / 2, float(gains.max() - gains.min()) / 2
+    low, high = source.dtype.integer_range
+    peak = max(high - source.zero_point, source.zero_point - low)
+    unit = max(spread / (tables.INT16_MAX - 1), middle / (INT32_MAX // peak + tables.INT16_MIN))
+    whole = round(middle / unit)
+    rest = e.table(total, tables.fit_table(gains / unit - whole).table, index, DType.INT16)
+    scaled = e.act(centred, DType.INT32, integer_rescale(whole))
+    varying = e.mul(centred, rest, DType.INT32, integer_rescale(sum_bits=48))
+    return e.sum2(
+        scaled, varying, (1, 1), out.dtype, to_codes(source.scale / out.scale * unit, out, where=e.origin), out=out
     )
 
 
