@@ -1,43 +1,48 @@
-"""A table of networks: cycles, efficiency, bytes, compile and simulation seconds, CPU baseline.
+"""A table of networks: cycles against the bound, bytes against the compulsory ones, overlap, memory, time.
 
 Usage::
 
-    python benchmarks/networks.py MODEL.onnx [MODEL.onnx ...] [--precision int8] [--json FILE]
+    python -m benchmarks.networks [NETWORK | MODEL.onnx ...] [--precision int8] [--no-baseline] [--json FILE]
 
-Float models compiled for int8 are calibrated on seeded normal data, so their figures say how fast a network
-is, not how accurate.  All timings of one table are from one run.
+Float models compiled for int8 are calibrated on seeded data, so their figures say how fast a network is, not how
+accurate.  Compulsory bytes are each weight and model input once into LRAM and each output once out of it.  "LRAM gap"
+is how much higher than the most that is alive at one time the program's buffers reach, packed with their lifetimes.
+All timings of one table are from one run.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from torq_byoc.compilation.options import Options
+from benchmarks.zoo import Job, arguments, job, networks, op_graphs
+from torq_byoc.codegen.allocation import Request, max_live, pack
+from torq_byoc.compilation.clock import StageClock
+from torq_byoc.compilation.programs import schedule_and_generate
 from torq_byoc.compiler import compile_model
-from torq_byoc.frontend import load_model, prepare
-from torq_byoc.report.baseline import cpu_baseline, example_inputs
+from torq_byoc.errors import TorqError
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.report.baseline import cpu_baseline
 from torq_byoc.report.summary import summarize
 
-SAMPLES = 2
 COLUMNS = (
     "network",
     "precision",
     "MMAC",
+    "bound",
     "cycles",
     "efficiency",
-    "DMA in MB",
-    "DMA out MB",
+    "bound by",
+    "DMA in kB",
+    "DMA out kB",
+    "x compulsory",
     "both slices",
     "DMA hidden",
-    "NPU MACs",
+    "LRAM gap",
     "CPU ops",
     "compile s",
     "simulate s",
@@ -46,67 +51,94 @@ COLUMNS = (
 )
 
 
-def measure(path: Path, precision: str, baseline: bool) -> dict[str, Any]:
+def measure(job: Job, baseline: bool) -> dict[str, Any]:
     """Compile, simulate and time one network."""
-    model = load_model(path)
-    prepared = prepare(model, {})
-    feeds = example_inputs(prepared)
-    quantized = any(node.op_type == "QuantizeLinear" for node in prepared.graph.node)
-    calibration = None
-    if precision in ("int8", "int16") and not quantized:
-        samples = [example_inputs(prepared, seed) for seed in range(1, SAMPLES + 1)]
-        calibration = {name: np.concatenate([sample[name] for sample in samples]) for name in feeds}
     started = time.perf_counter()
-    options = Options(precision="auto" if quantized else precision, calibration=calibration)
-    compiled = compile_model(model, options, name=path.stem)
+    compiled = compile_model(job.model, job.options, name=job.name)
     compile_seconds = time.perf_counter() - started
-    compiled.run(feeds)
+    compiled.run(job.feeds)
     started = time.perf_counter()
-    compiled.run(feeds)
-    result = {**summarize(compiled), "compile_seconds": compile_seconds}
-    result["simulation_seconds"] = time.perf_counter() - started
-    result["cpu_baseline"] = cpu_baseline(prepared, feeds, 0.5) if baseline else None
-    return result
+    compiled.run(job.feeds)
+    simulation_seconds = time.perf_counter() - started
+    result = summarize(compiled)
+    floor = compiled.facts.floor
+    return {
+        **result,
+        "compile_seconds": compile_seconds,
+        "simulation_seconds": simulation_seconds,
+        "compulsory_bytes": {"in": floor.in_bytes, "out": floor.out_bytes},
+        "lram_gap": max((lram_gap(requests, job.options.config) for requests in lram_requests(job)), default=0.0),
+        "cpu_baseline": cpu_baseline(job.model, job.feeds, 0.5) if baseline else None,
+    }
+
+
+def lram_requests(job: Job) -> list[tuple[Request, ...]]:
+    """LRAM buffers with their lifetimes, program by program."""
+    return [
+        schedule_and_generate(graph, job.options, StageClock())[1].lram_requests for graph in op_graphs(job).values()
+    ]
+
+
+def lram_gap(requests: tuple[Request, ...], config: NpuConfig) -> float:
+    """How much higher than the most that is alive the buffers reach: where they lie, or packed, whichever is lower.
+
+    Args:
+        requests: all LRAM buffers of a program; as it was compiled they reach the end of the LRAM at most.
+        config: the machine.
+    """
+    word = config.lram_word
+    live = max_live([Request(-(-r.size // word) * word, r.start, r.end) for r in requests])
+    if not live:
+        return 0.0
+    reached = config.lram_usable
+    if reached > 1.01 * live:
+        reached = min(reached, pack(requests, word).height)
+    return reached / live - 1
 
 
 def row(result: dict[str, Any]) -> list[str]:
     """The table row of one network."""
-    cpu = result["cpu_baseline"] or {}
-    tvm, ort = cpu.get("tvm_llvm"), cpu.get("onnxruntime")
+    cpu, dma, compulsory = result["cpu_baseline"] or {}, result["dma"], result["compulsory_bytes"]
+    least = compulsory["in"] + compulsory["out"]
     return [
         result["model"],
         result["precision"],
         f"{result['macs'] / 1e6:.1f}",
+        f"{result['lower_bound_cycles']['total']:,}",
         f"{result['cycles']['total']:,}",
         f"{result['efficiency']:.3f}",
-        f"{result['dma']['in_bytes'] / 1e6:.2f}",
-        f"{result['dma']['out_bytes'] / 1e6:.2f}",
+        result["bound_by"],
+        f"{dma['in_bytes'] / 1e3:,.0f}",
+        f"{dma['out_bytes'] / 1e3:,.0f}",
+        f"{(dma['in_bytes'] + dma['out_bytes']) / least:.2f}" if least else "-",
         f"{result['overlap']['both_slices_busy']:.0%}",
         f"{result['overlap']['dma_hidden']:.0%}",
-        f"{result['npu_mac_fraction']:.2%}",
+        f"{result['lram_gap']:.2%}",
         str(len(result["cpu_ops"])),
         f"{result['compile_seconds']:.1f}",
         f"{result['simulation_seconds']:.2f}",
-        f"{tvm['us'] / 1e6:.2f}" if tvm else "-",
-        f"{ort['us'] / 1e6:.3f}" if ort else "-",
+        *(_seconds(cpu.get(name)) for name in ("tvm_llvm", "onnxruntime")),
     ]
 
 
+def _seconds(figures: dict[str, Any] | None) -> str:
+    return f"{figures['us'] / 1e6:.3f}" if figures and "us" in figures else "-"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", type=Path)
-    parser.add_argument("--precision", default="int8", choices=("int8", "int16", "bf16"))
+    parser = arguments(__doc__)
     parser.add_argument("--no-baseline", action="store_true", help="leave the CPU timings out")
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
-    arguments = parser.parse_args()
-    table = Table(*COLUMNS, box=None)
-    results = []
-    for path in arguments.models:
-        results.append(measure(path, arguments.precision, not arguments.no_baseline))
-        table.add_row(*row(results[-1]))
-    Console(width=220).print(table)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2, sort_keys=True), encoding="utf-8")
+    options = parser.parse_args()
+    table, results = Table(*COLUMNS, box=None), []
+    for network in networks(options.networks):
+        try:
+            results.append(measure(job(network, options.precision), not options.no_baseline))
+            table.add_row(*row(results[-1]))
+        except TorqError as error:
+            table.add_row(network.name, error.what)
+    Console(width=240).print(table)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2, sort_keys=True), encoding="utf-8")
 
 
 if __name__ == "__main__":

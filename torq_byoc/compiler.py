@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,17 @@ from tvm import relax
 
 from torq_byoc.codegen.passes import check_pass_names
 from torq_byoc.compilation.clock import StageClock
+from torq_byoc.compilation.collector import no_cycle_collection
 from torq_byoc.compilation.facts import model_facts
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.placement import check_decisions, place
 from torq_byoc.compilation.programs import compile_function, compile_graph
+from torq_byoc.compilation.record_reuse import Reuse, reuse, reuse_notes
+from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.compiled_model import CompiledModel, Partition, program_reference
 from torq_byoc.frontend import load_model
 from torq_byoc.host_module import npu_functions, serialize, with_runtime_calls
+from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
 from torq_byoc.quantize.data import load_calibration
@@ -37,6 +42,7 @@ def compile(  # noqa: A001 - the public name of the API
     schedule: DecisionRecord | None = None,
     effort: int = 1,
     disable_passes: Collection[str] = (),
+    records: str | Path | RecordDatabase | None = None,
 ) -> CompiledModel:
     """Compile an ONNX model for the NPU.
 
@@ -50,6 +56,7 @@ def compile(  # noqa: A001 - the public name of the API
         schedule: decisions fixed by hand (all or some).
         effort: 0..3, how much the scheduler searches.
         disable_passes: torq_hl passes to leave out.
+        records: tuning records, or the file that `torq tune` wrote: they decide the graphs that they know.
 
     Raises:
         TorqError: one of its subclasses for anything wrong with the input.
@@ -63,12 +70,14 @@ def compile(  # noqa: A001 - the public name of the API
         decisions=schedule,
         effort=effort,
         disabled_passes=tuple(disable_passes),
+        records=RecordDatabase.read(Path(records)) if isinstance(records, str | Path) else records,
     )
     if isinstance(model, onnx.ModelProto):
         return compile_model(model, options, name=model.graph.name or "model")
     return compile_model(load_model(model), options, name=Path(model).name)
 
 
+@no_cycle_collection()
 def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> CompiledModel:
     """Run all stages on a loaded model.
 
@@ -90,11 +99,20 @@ def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> Com
             symbol: lower_partition(function, options.config) for symbol, function in npu_functions(module).items()
         }
     check_decisions(options.decisions, graphs.values())
-    partitions = tuple(compile_graph(symbol, graph, options, clock) for symbol, graph in graphs.items())
+    reuses = [reuse(symbol, graph, options) for symbol, graph in graphs.items()]
+    partitions = tuple(
+        _compiled(symbol, graph, found, clock) for (symbol, graph), found in zip(graphs.items(), reuses, strict=True)
+    )
+    placement = replace(placement, notes=(*placement.notes, *reuse_notes(reuses, partitions)))
     with clock.stage("host"):
         facts = model_facts(name, placement, partitions, options.config)
         host = b"" if facts.direct else _host_bytes(module, partitions)
     return CompiledModel(facts, partitions, host, clock.seconds, clock.passes)
+
+
+def _compiled(symbol: str, graph: OpGraph, found: Reuse, clock: StageClock) -> Partition:
+    with found.compiling():
+        return compile_graph(symbol, graph, found.options, clock)
 
 
 def _host_bytes(module: tvm.IRModule, partitions: Sequence[Partition]) -> bytes:
@@ -102,6 +120,7 @@ def _host_bytes(module: tvm.IRModule, partitions: Sequence[Partition]) -> bytes:
     return serialize(with_runtime_calls(module, references))
 
 
+@no_cycle_collection()
 def offload(module: tvm.IRModule, hw: str | Path | NpuConfig = "sl2610") -> tvm.IRModule:
     """Partition a Relax module, compile its partitions, and leave calls of the runtime in their place."""
     options = Options(config=hw if isinstance(hw, NpuConfig) else load_config(hw))

@@ -18,8 +18,9 @@ def test_inspect_shares_the_schema_of_compile(workspace, tmp_path, capsys):
         capsys, "compile", workspace.model, "-o", tmp_path / "o.torq", "--calib", workspace.calibration, "--json"
     ).json
     inspected = torq(capsys, "inspect", tmp_path / "o.torq", "--json").json
-    assert compiled.keys() - {"output"} <= inspected.keys()
-    unknown_later = {"compile_seconds", "stages", "passes", "output"}
+    written = {"output", "report"}
+    assert compiled.keys() - written <= inspected.keys()
+    unknown_later = {"compile_seconds", "stages", "passes", *written}
     for key in compiled.keys() - unknown_later:
         assert inspected[key] == compiled[key], key
     assert inspected["compile_seconds"] is None

@@ -15,6 +15,7 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.schedules.plan import schedule
+from torq_byoc.schedules.techniques import Techniques
 
 
 def heavy_tailed(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -80,7 +81,12 @@ def check_program(
     graph: OpGraph, config: NpuConfig, disabled: Collection[str] = (), budget: float = 0.8, seed: int = 0
 ) -> GeneratedProgram:
     """Generate and verify; the simulated outputs equal the whole-tensor reference bit for bit."""
-    generated = generate(graph, schedule(graph, config, budget=budget), config, disabled=disabled)
+    generated = generate(
+        graph,
+        schedule(graph, config, budget=budget, techniques=Techniques.without(disabled)),
+        config,
+        disabled=disabled,
+    )
     verify(generated.program)
     rng = np.random.default_rng(seed)
     inputs = {}

@@ -6,6 +6,7 @@ import pytest
 from codegen.infra import check_program, residual_graph
 
 from torq_byoc.codegen.generate import generate
+from torq_byoc.codegen.passes import NAMES
 from torq_byoc.errors import ScheduleError
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
@@ -19,7 +20,7 @@ def test_bit_exact_on_every_machine(preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "disabled", [("share-loads",), ("dead-stores",), ("prefetch",), ("share-programs",), ("share-loads", "prefetch")]
+    "disabled", [*((name,) for name in NAMES), ("loop-invariant", "prefetch"), ("fusion", "residency"), NAMES]
 )
 def test_bit_exact_with_passes_off(disabled: tuple[str, ...]) -> None:
     check_program(residual_graph(2), load_config("lram64"), disabled)
@@ -41,8 +42,8 @@ def test_prefetch_overlaps_loads_with_work() -> None:
 
 def test_unknown_pass_is_named() -> None:
     graph, config = residual_graph(5), NpuConfig()
-    with pytest.raises(ScheduleError, match="no pass named shared-loads"):
-        generate(graph, schedule(graph, config), config, disabled=("shared-loads",))
+    with pytest.raises(ScheduleError, match="no pass named dead-store"):
+        generate(graph, schedule(graph, config), config, disabled=("dead-store",))
 
 
 def test_two_runs_give_the_same_bytes() -> None:

@@ -55,3 +55,8 @@ class Drawn:
 
     def chance(self, percent: int) -> bool:
         return self.draw(st.integers(1, 100)) > 100 - percent
+
+
+def some_of(choices: Choices, options: Sequence[T], percent: int) -> tuple[T, ...]:
+    """Each of the options in so many of a hundred cases."""
+    return tuple(option for option in options if choices.chance(percent))

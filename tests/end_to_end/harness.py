@@ -22,6 +22,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.relay_patterns import lower_partition, partition
+from torq_byoc.schedules.record import DecisionRecord
 
 Arrays = dict[str, np.ndarray]
 _REFERENCE_CALL = "torq_tests.reference"
@@ -116,6 +117,7 @@ def compile_and_compare(
     *,
     precision: str = "quantized",
     disable_passes: Collection[str] = (),
+    schedule: DecisionRecord | None = None,
 ) -> Outcome:
     """Compile (the compiler verifies), simulate, and compare with the reference: bits of integers, 1 ULP of bf16.
 
@@ -123,7 +125,11 @@ def compile_and_compare(
     """
     started = time.perf_counter()
     compiled = torq_byoc.compile(
-        model, hw=config, precision="bf16" if precision == "bf16" else "auto", disable_passes=disable_passes
+        model,
+        hw=config,
+        precision="bf16" if precision == "bf16" else "auto",
+        schedule=schedule,
+        disable_passes=disable_passes,
     )
     compiled_at = time.perf_counter()
     outputs = compiled.run(feeds)

@@ -12,16 +12,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.end_to_end.choices import Drawn, Seeded, some_of
 from tests.end_to_end.harness import Outcome, compile_and_compare
+from tests.end_to_end.partial_schedules import partial_record
 from tests.end_to_end.random_graphs import QUANTIZED, RandomGraph, graphs, seeded_graph
 from tests.end_to_end.random_operators import OPERATORS
 from tests.relay_patterns.infra import onnxruntime_outputs
-from torq_byoc.codegen.passes import pass_names
+from torq_byoc.codegen.passes import NAMES
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.schedules.record import DecisionRecord
 
 KIB = 1024
-PASSES = (*pass_names(), "prefetch", "share-programs")
 LSB_OF_ONE_OPERATOR = {"int8": 1, "uint8": 1, "int16": 12}
 """Distance from float semantics.  int16 functions are 512 straight pieces, which cut the corner of a kink."""
 MEAN_LSB_OF_GRAPHS = {"int8": 4.0, "uint8": 4.0, "int16": 400.0}
@@ -44,10 +46,15 @@ quick = settings(
 )
 
 
-def check(graph: RandomGraph, config: NpuConfig, disabled: tuple[str, ...] = ()) -> None:
+def check(
+    graph: RandomGraph,
+    config: NpuConfig,
+    disabled: tuple[str, ...] = (),
+    schedule: DecisionRecord | None = None,
+) -> Outcome | None:
     """Compile, verify, simulate; compare with the reference bit for bit and with onnxruntime in its tolerance."""
     if not graph.operators:
-        return
+        return None
     quantized = graph.dtypes[0] != "float32"
     try:
         outcome = compile_and_compare(
@@ -56,10 +63,12 @@ def check(graph: RandomGraph, config: NpuConfig, disabled: tuple[str, ...] = ())
             config,
             precision="quantized" if quantized else "bf16",
             disable_passes=disabled,
+            schedule=schedule,
         )
     except LramOverflowError:
-        return  # an axis that cannot be cut, such as a reduction of everything to one number
+        return None  # an axis that cannot be cut, such as a reduction of everything to one number
     _check_onnxruntime(graph, outcome)
+    return outcome
 
 
 def _check_onnxruntime(graph: RandomGraph, outcome: Outcome) -> None:
@@ -97,10 +106,20 @@ def test_bf16_graphs(graph: RandomGraph, config: NpuConfig) -> None:
     check(graph, config)
 
 
-@given(graph=graphs(), config=machines, disabled=st.sets(st.sampled_from(PASSES), min_size=1))
+@given(graph=graphs(), config=machines, disabled=st.sets(st.sampled_from(NAMES), min_size=1))
 @settings(quick, max_examples=25)
 def test_disabled_passes_change_no_bit(graph: RandomGraph, config: NpuConfig, disabled: set[str]) -> None:
     check(graph, config, tuple(sorted(disabled)))
+
+
+@given(data=st.data(), graph=graphs((*QUANTIZED, "float32")), config=machines)
+@settings(quick, max_examples=25)
+def test_partial_schedules_change_no_bit(data: st.DataObject, graph: RandomGraph, config: NpuConfig) -> None:
+    choices = Drawn(data.draw)
+    free = check(graph, config)
+    if free is not None:
+        record = partial_record(choices, free.compiled)
+        check(graph, config, some_of(choices, NAMES, 10), record)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -120,10 +139,13 @@ def test_sweep(chunk: int) -> None:
     for seed in range(first + chunk, first + cases, 8):
         rng = np.random.default_rng(seed)
         dtype = str(rng.choice((*QUANTIZED, "float32")))
-        disabled = tuple(name for name in PASSES if rng.random() < 0.2)
+        disabled = some_of(Seeded(rng), NAMES, 20)
         config = NpuConfig(lram_bytes=int(rng.choice((16, 24, 32, 64, 128, 512))) * KIB)
         try:
-            check(seeded_graph(seed, dtype), config, disabled)
+            graph = seeded_graph(seed, dtype)
+            found = check(graph, config, disabled)
+            if found is not None:
+                check(graph, config, disabled, partial_record(Seeded(rng), found.compiled))
         except Exception as error:  # noqa: BLE001 - every kind of failure is a finding
             failures.append(f"seed {seed}, {dtype}, {config.lram_bytes // KIB} KiB, without {disabled}: {error!r:.300}")
     assert not failures, "\n".join(failures)

@@ -31,7 +31,7 @@ def out_size(size: int, kernel: int, stride: int, dilation: int, before: int, af
     return (size + before + after - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def brute_conv(x, w, strides, dilations, pads, groups, pad_value, out_hw) -> np.ndarray:
+def brute_conv(x, w, strides, dilations, pads, groups, pad_value, out_hw, interleaved=False) -> np.ndarray:
     """Direct sums, one output position at a time."""
     n, c, h, width = x.shape
     o, per_group, kh, kw = w.shape
@@ -44,7 +44,7 @@ def brute_conv(x, w, strides, dilations, pads, groups, pad_value, out_hw) -> np.
         inside = 0 <= y < h and 0 <= column < width
         pixel = x[:, :, y, column] if inside else np.full((n, c), pad_value, wide)
         for g in range(groups):
-            ours = slice(g * (o // groups), (g + 1) * (o // groups))
+            ours = slice(g, None, groups) if interleaved else slice(g * (o // groups), (g + 1) * (o // groups))
             acc[:, ours, oy, ox] += pixel[:, g * per_group : (g + 1) * per_group] @ w[ours, :, i, j].T
     return acc
 
@@ -74,7 +74,8 @@ class Case:
         self.shape = (x[0], o, *hw)
         attrs = {"strides": strides, "dilations": dilations, "pads": pads, "groups": groups, "pad_value": pad_value}
         attrs.update(more)
-        self.acc = brute_conv(self.x, self.w, strides, dilations, pads, groups, pad_value, hw)
+        swapped = bool(more.get("interleaved", False))
+        self.acc = brute_conv(self.x, self.w, strides, dilations, pads, groups, pad_value, hw, swapped)
         rescale = random_rescale(rng, o, 1, float(np.abs(self.acc).max()) + 1, out)
         if data is DType.INT16:
             rescale = type(rescale)(**{**rescale.__dict__, "sum_bits": 48})
@@ -155,6 +156,14 @@ GEOMETRIES = {
     "groups of 4": dict(x=(1, 12, 5, 6), o=12, kernel=(3, 3), pads=(1, 1, 1, 1), groups=3),
     "groups of 8": dict(x=(1, 6, 5, 6), o=24, kernel=(3, 3), pads=(1, 1, 1, 1), groups=3),
     "groups of 6": dict(x=(2, 6, 5, 6), o=18, kernel=(1, 1), groups=3),
+    "groups interleaved": dict(x=(2, 12, 5, 6), o=21, kernel=(3, 3), pads=(1, 1, 1, 1), groups=3, interleaved=True),
+    "groups interleaved with a rest": dict(x=(1, 6, 5, 7), o=57, kernel=(1, 1), groups=3, interleaved=True),
+    "groups with a rest": dict(x=(1, 6, 5, 7), o=57, kernel=(1, 1), groups=3),
+    "groups interleaved in wide blocks": dict(x=(1, 8, 4, 4), o=40, kernel=(1, 1), groups=2, interleaved=True),
+    "groups interleaved stride 2": dict(
+        x=(1, 4, 8, 8), o=12, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), groups=2, interleaved=True
+    ),
+    "multiplier interleaved": dict(x=(1, 3, 5, 6), o=6, kernel=(3, 3), pads=(1, 1, 1, 1), groups=3, interleaved=True),
     "multiplier 2": dict(x=(1, 3, 5, 6), o=6, kernel=(3, 3), pads=(1, 1, 1, 1), groups=3),
     "single pixel": dict(x=(1, 20, 1, 1), o=11, kernel=(1, 1)),
     "kernel is the input": dict(x=(1, 3, 5, 4), o=8, kernel=(5, 4), strides=(2, 2)),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from torq_byoc.errors import KernelError
+from torq_byoc.kernels.derive import Derivation
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
@@ -194,3 +195,31 @@ def test_high_dimensions_cost_cycles_and_low_ones_do_not() -> None:
         (DimKind.H, 12, 100),
         (DimKind.L, 64, 1),
     ]
+
+
+@pytest.mark.parametrize("channels", [12, 7])
+@pytest.mark.parametrize("shift", [0, 0x40])
+def test_nests_that_differ_in_addresses_and_values_alone_become_tasks_that_do(channels: int, shift: int) -> None:
+    """Descriptors are derived once for such nests: here they are held against a derivation of their own."""
+    nest = outer_product(channels=channels)
+    act = ActConfig(clip_min=-5, clip_max=5.0)
+    assert nest.data and nest.weight and nest.bias
+    moved = replace(
+        nest,
+        data=replace(nest.data, base=shift),
+        weight=replace(nest.weight, base=0x8000 + 3 * shift),
+        bias=replace(nest.bias, base=0x9000 + 8 * shift),
+        result=replace(nest.result, base=0xA000 + shift),
+        act=act,
+    )
+    build(nest, CONFIG)
+    task = build(moved, CONFIG)
+    assert task == Derivation(moved, CONFIG).task()
+    assert (type(task.act.clip_min), type(task.act.clip_max)) == (int, float), "values keep their own types"
+
+
+def test_a_nest_beyond_the_limits_is_refused_every_time() -> None:
+    nest = replace(outer_product(), vector=128)
+    for _ in range(2):
+        with pytest.raises(KernelError, match="lanes"):
+            build(nest, CONFIG)

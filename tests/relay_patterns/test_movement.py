@@ -40,7 +40,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("name", MOVES)
-@pytest.mark.parametrize("dtype, zero", [("int8", -128), ("uint8", 7), ("int16", 0)])
+@pytest.mark.parametrize("dtype, zero", [("int8", -127), ("uint8", 7), ("int16", 0)])
 def test_between_dequantize_and_quantize_of_one_scale(name, dtype, zero):
     """A relu goes first, because a partition that only moves data is left to the CPU."""
     m = Model()

@@ -62,7 +62,7 @@ def test_global_average(zero, dtype):
     graph = check_quantized(
         pool("GlobalAveragePool", {}, shape=(2, 5, 7, 7), zero=zero, dtype=dtype, out=(scale, zero, dtype))
     )
-    assert ops(graph) == ["reduce"]
+    assert ops(graph) == (["reduce", "reduce"] if dtype == "int8" else ["reduce"])
 
 
 @pytest.mark.parametrize("kind", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"])

@@ -30,15 +30,20 @@ def model(request):
     return MODELS[request.param]()
 
 
-def test_layers_account_for_all_bytes_but_the_sequencer_s(model):
+def test_layers_account_for_all_traffic_but_the_sequencer_s(model):
     summary = summarize(model)
     moved = {"in": 0, "out": 0}
+    transfers = {"in": 0, "out": 0}
     for row in summary["layers"]:
         for key, nbytes in row["bytes"].items():
             moved[key.split("_")[0]] += nbytes
-    fetched = sum(block.size for p in model.partitions for block in p.program.blocks[1:])
-    assert moved["in"] + fetched == summary["dma"]["in_bytes"]
+        for way, count in row["transfers"].items():
+            transfers[way] += count
+    fetched = [block.size for p in model.partitions for block in p.program.blocks[1:]]
+    assert moved["in"] + sum(fetched) == summary["dma"]["in_bytes"]
     assert moved["out"] == summary["dma"]["out_bytes"]
+    assert transfers["in"] + len(fetched) == summary["dma"]["in_transfers"]
+    assert transfers["out"] == summary["dma"]["out_transfers"]
 
 
 def test_no_schedule_beats_the_lower_bound(model):
@@ -95,12 +100,12 @@ def test_lram_in_use_holds_the_largest_transfer_and_fits(model):
 
 def test_every_slice_job_has_its_program_and_every_store_its_writer(model):
     measurement = measure(model)
-    for (_, timeline), use in zip(measurement.parts(), measurement.lram, strict=True):
+    for (_, timeline), flows in zip(measurement.parts(), measurement.flows, strict=True):
         engines = {event.job: event.engine for event in timeline.events}
         feeds = {reader: set() for reader in engines}
-        for writer, reader in use.edges:
-            assert writer < reader
-            feeds[reader].add(engines[writer])
+        for flow in flows:
+            assert flow.writer < flow.reader
+            feeds[flow.reader].add(engines[flow.writer])
         for job, engine in engines.items():
             if engine is Engine.SLICE:
                 assert Engine.DMA_IN in feeds[job]

@@ -8,14 +8,15 @@ from collections import Counter, defaultdict
 import pytest
 
 import torq_byoc
-from tests.cli.tools import INPUT, conv_model, mixed_model, samples
+from tests.cli.tools import conv_model, mixed_model
 from torq_byoc.report.measure import measure
-from torq_byoc.report.trace import chrome_trace, write_trace
+from torq_byoc.report.trace import _time, chrome_trace, write_trace
 
 
 @pytest.fixture(scope="module")
 def measurement():
-    return measure(torq_byoc.compile(conv_model(), precision="int8", calibration={INPUT: samples()}))
+    """Large enough for a second slice to pay for its programs."""
+    return measure(torq_byoc.compile(conv_model(height=96), precision="bf16"))
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +61,58 @@ def test_jobs_of_one_engine_do_not_overlap(trace):
         assert all(left[1] <= right[0] + 1e-9 for left, right in zip(spans, spans[1:], strict=False))
 
 
-def test_arrows_are_paired_and_lead_from_load_to_compute_to_store(trace):
-    tracks = {tid: name for name, tid in _named_tracks(trace).items()}
-    ends = defaultdict(dict)
-    for event in trace["traceEvents"]:
-        if event["ph"] in "sf":
-            ends[event["id"]][event["ph"]] = event
-    assert ends and all(set(pair) == {"s", "f"} for pair in ends.values())
-    assert all(pair["s"]["ts"] <= pair["f"]["ts"] for pair in ends.values())
-    kinds = Counter((tracks[p["s"]["tid"]].split()[0], tracks[p["f"]["tid"]].split()[0]) for p in ends.values())
-    assert kinds[("DMA", "slice")] > 0 and kinds[("slice", "DMA")] > 0
+def _as_perfetto_reads(trace):
+    """Jobs bound to both ends of every arrow, times in whole nanoseconds, by Perfetto's rules.
+
+    Events are sorted by time, equal times in file order; an end belongs to the job begun last on its track,
+    which must not be over; identifiers are numbers.
+    """
+    bars, ends = {}, defaultdict(dict)
+    for event in sorted(trace["traceEvents"], key=lambda event: int(event.get("ts", 0) * 1000)):
+        now = int(event.get("ts", 0) * 1000)
+        if event["ph"] == "X":
+            bars[event["tid"]] = (event["args"]["job"], now, now + int(event["dur"] * 1000))
+        elif event["ph"] in "sf":
+            assert type(event["id"]) is int and event["cat"] == "data"
+            job, start, end = bars[event["tid"]]
+            assert start <= now < end
+            assert event["ph"] not in ends[event["id"], event["name"]]
+            ends[event["id"], event["name"]][event["ph"]] = job
+    assert all(event["bp"] == "e" for event in trace["traceEvents"] if event["ph"] == "f")
+    return ends
+
+
+def test_perfetto_draws_every_dependency(trace, measurement):
+    drawn = Counter((name, pair["s"], pair["f"]) for (_, name), pair in _as_perfetto_reads(trace).items())
+    flows = measurement.flows[0]
+    assert drawn == Counter((f"through {flow.memory.upper()}", flow.writer, flow.reader) for flow in flows)
+    assert len(drawn) > 10
+
+
+def test_arrows_lead_from_load_to_compute_to_store(trace, measurement):
+    tracks = {event.job: event.track[:5] for event in measurement.timelines[0].events}
+    kinds = {(tracks[pair["s"]], tracks[pair["f"]]) for pair in _as_perfetto_reads(trace).values()}
+    assert {("dma_i", "slice"), ("slice", "slice"), ("slice", "dma_o")} <= kinds
+
+
+def test_times_are_whole_cycles_after_perfetto_s_rounding(trace, measurement):
+    shown = {
+        (event["args"]["job"], int(event["ts"] * 1000), int(event["dur"] * 1000))
+        for event in trace["traceEvents"]
+        if event["ph"] == "X"
+    }
+    assert shown == {(e.job, e.start, e.end - e.start) for e in measurement.timelines[0].events}
+
+
+@pytest.mark.parametrize("cycle", [0, 1, 7, 1001, 1003, 16_777_217, 123_456_789_011])
+def test_a_time_survives_multiplication_by_a_thousand(cycle):
+    assert int(_time(cycle) * 1000) == cycle and abs(_time(cycle) * 1000 - cycle) < 0.001
+
+
+def test_the_file_is_the_same_every_time(tmp_path, measurement):
+    for name in ("a.json", "b.json"):
+        write_trace(tmp_path / name, measurement.model)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
 def test_lram_counter_returns_to_zero(trace, measurement):
@@ -94,3 +137,5 @@ def test_partitions_follow_one_another_and_cpu_work_is_shown(tmp_path):
     assert max(e["ts"] + e["dur"] for e in first) * 1000 <= first_end <= min(e["ts"] for e in last) * 1000 + 1e-6
     host = [e for e in trace["traceEvents"] if e["ph"] == "i"]
     assert any("not timed" in e["name"] for e in host)
+    identities = [e["id"] for e in trace["traceEvents"] if e["ph"] == "s"]
+    assert len(set(identities)) == len(identities) == sum(map(len, measure(model).flows))

@@ -96,7 +96,8 @@ def test_what_is_passed_on_inside_a_group_never_crosses_the_bus() -> None:
     plan = schedule(graph, SMALL)
     assert plan.groups, "the widened tensors exceed the LRAM"
     generated = run_exact(graph, plan, SMALL)
-    kept = [node.name for node in graph.nodes if node.output in plan.groups[0].kept]
+    passed_on = frozenset().union(*(group.kept for group in plan.groups)) | plan.resident
+    kept = [node.name for node in graph.nodes if node.output in passed_on]
     assert {graph.nodes[0].name, graph.nodes[1].name} <= set(kept)
     assert all("out_activation" not in generated.layer_bytes[name] for name in kept)
     alone = run_exact(graph, schedule(graph, SMALL, overrides=DecisionRecord(groups=())), SMALL)
@@ -109,6 +110,22 @@ def test_a_stride_2_reader_gets_its_phases_from_the_producer() -> None:
     (group,) = plan.groups
     assert group.phases == {graph.nodes[0].output: (2, 2)}
     run_exact(graph, plan, SMALL)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 6])
+def test_a_stride_2_reader_gets_its_phases_from_an_addition(rows: int) -> None:
+    builder, rng = GraphBuilder("down"), np.random.default_rng(8)
+    x = builder.input("x", (1, 6, 12, 12), DType.INT8)
+    first, second = (convolution(builder, rng, x, 8, 3, 1, 1, name) for name in ("first", "second"))
+    rescale = Rescale(np.array([77], np.int32), None, 13, 2)
+    total = builder.emit(
+        "sum2", [first, second], (1, 8, 12, 12), DType.INT8, attrs={"weights": (5000, 3100)}, rescale=rescale
+    )
+    builder.output(convolution(builder, rng, total, 8, 3, 2, 1, "down"))
+    graph = builder.finish()
+    plan = schedule(graph, NpuConfig(), overrides=group_of(graph, rows))
+    assert plan.groups[0].phases == {total: (2, 2)}
+    run_exact(graph, plan, NpuConfig())
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -60,7 +60,7 @@ def test_convolutions_of_any_geometry_read_what_the_kernel_reads(case: Case) -> 
     decision = NodeDecision(case.tile, (3, 1, 0, 2), None, 1)
     (load,) = [t for t in transfers(graph, node, decision) if t.buffer == "input0"]
     for output in output_regions(case.shape, decision):
-        found = settle(graph, node, 0, load.region(output, case.tile), NpuConfig())
+        found = settle(graph, node, 0, load.region(output, case.tile))
         assert found == kernel_for("conv2d").input_region(graph, node, 0, output)
 
 
@@ -71,3 +71,15 @@ def test_tiles_that_end_inside_a_group_of_channels_read_every_group_they_touch()
     (load,) = [t for t in transfers(graph, graph.nodes[0], decision) if t.buffer == "input0"]
     regions = [load.region(output, case.tile) for output in output_regions(case.shape, decision)]
     assert [(region.start[1], region.extent[1]) for region in regions] == [(0, 4), (0, 8), (4, 4), (8, 4), (8, 4)]
+
+
+@pytest.mark.parametrize("channels", [3, 6, 9, 18])
+def test_tiles_of_interleaved_groups_read_every_group(channels: int) -> None:
+    case = conv((1, 12, 6, 6), (18, 4, 3, 3), (1, channels, 4, 4), groups=3, interleaved=True)
+    graph = case.graph()
+    decision = NodeDecision(case.tile, (1, 0, 2, 3), None, 1)
+    (load,) = [t for t in transfers(graph, graph.nodes[0], decision) if t.buffer == "input0"]
+    for output in output_regions(case.shape, decision):
+        found = settle(graph, graph.nodes[0], 0, load.region(output, case.tile))
+        assert found == kernel_for("conv2d").input_region(graph, graph.nodes[0], 0, output)
+        assert (found.start[1], found.extent[1]) == (0, 12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from schedules.cases import CASES, Case
@@ -11,7 +12,7 @@ from schedules.models import residual
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.candidates import axis_extents, orders, split_axes, tilings
-from torq_byoc.schedules.cost_model import CostWeights, pipeline, tile_kinds
+from torq_byoc.schedules.cost_model import CostWeights, Stages, stages_of, tile_kinds
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.tiles import output_regions, split_between_slices
@@ -83,11 +84,24 @@ def test_pipeline_hides_the_shorter_stages_when_double_buffered() -> None:
     moved = TilingTable(model, [(1, 8, 4, 16)]).traffic((1, 2, 0, 3), Residency((False,), False))
     free = CostWeights(0, 0, 0)
     dma_in, dma_out = float(moved.in_bytes[0]) / config.dma_bytes_per_cycle, 2048 / config.dma_bytes_per_cycle
-    serial = float(pipeline(config, moved, free, 1, 10_000, 0, 0)[0])
-    overlapped = float(pipeline(config, moved, free, 2, 10_000, 0, 0)[0])
+    stages = stages_of(config, moved, free, 10_000, 0, 0)
+    serial, overlapped = float(stages.alone(1)[0]), float(stages.alone(2)[0])
     assert serial == pytest.approx(dma_in + dma_out + 10_000)
     first = (float(moved.first_in[0]) + 2048 / 4) / config.dma_bytes_per_cycle
     assert overlapped == pytest.approx(first + 10_000), "compute-bound: first load and last store remain"
+
+
+def test_a_node_with_room_beside_it_waits_for_half_of_its_constants() -> None:
+    """40 cycles of transfers in, 10 of them for data, 100 of slices, 20 out: one step at a time and in four."""
+    one = Stages(dma_in=40.0, slices=100.0, dma_out=20.0, fill=40.0, data_fill=10.0, drain=20.0, steps=1, overhead=3.0)
+    assert float(one.alone(2)) == 163.0
+    assert float(one.chained(2, room=True)) == 148.0, "15 of 30 cycles of constants have passed"
+    assert float(one.chained(2, room=False)) == 163.0
+    four = replace(one, fill=10.0, data_fill=2.0, drain=5.0, steps=4)
+    assert float(four.alone(2)) == 118.0
+    assert float(four.chained(2, room=True)) == 114.0
+    bound = replace(one, dma_in=300.0, fill=300.0, data_fill=0.0, slices=20.0, dma_out=0.0, drain=0.0)
+    assert float(bound.chained(2, room=True)) == 303.0, "the channel is busy for so long, wherever it begins"
 
 
 def test_tile_kinds_cover_the_output() -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from torq_byoc.cli.options import PATH, Outcome, json_option, model_options, profile_option, progress
+from torq_byoc.cli.options import (
+    PATH,
+    Outcome,
+    json_option,
+    model_options,
+    profile_option,
+    progress,
+    refuse_unused,
+)
 from torq_byoc.cli.request import compile_request, files_read
 from torq_byoc.cli.targets import check_targets
+from torq_byoc.npu_model.container import write_file_atomically
+
+if TYPE_CHECKING:
+    from torq_byoc.report.measure import Measurement
 
 
 @click.command(name="compile")
@@ -18,24 +30,77 @@ from torq_byoc.cli.targets import check_targets
 @model_options
 @click.option("--dump-ir", "dump", type=PATH, help="Write every level of IR to this folder.")
 @click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
+@click.option("--explain-layer", "layer", metavar="NAME", help="Tell the story of one layer through all levels.")
+@click.option(
+    "--report", type=PATH, help="HTML report to write: timeline, memory, layers, roofline, passes, decisions."
+)
+@click.option(
+    "--compare",
+    "earlier",
+    type=PATH,
+    metavar="OTHER.torq",
+    help="Show another compile of the same model beside this one in the report.",
+)
 @profile_option
 @json_option
 def command(
-    model: Path, output: Path | None, dump: Path | None, explain: bool, profile: str, as_json: bool, **request: Any
+    model: Path,
+    output: Path | None,
+    dump: Path | None,
+    explain: bool,
+    layer: str | None,
+    report: Path | None,
+    earlier: Path | None,
+    profile: str,
+    as_json: bool,
+    **request: Any,
 ) -> Outcome:
     """Compile MODEL for the NPU."""
-    from torq_byoc.report.summary import summarize
+    from torq_byoc.report.measure import measure
+    from torq_byoc.report.story import Level, layer_story, recorder
+    from torq_byoc.report.summary import summary_of
     from torq_byoc.report.tables import print_explanation, print_summary
 
+    if not report:
+        refuse_unused(["earlier"], "it is about --report")
     output = output or Path(f"{model.stem}.torq")
-    check_targets({"-o": output}, {"MODEL": model, **files_read(**request)}, {"--dump-ir": dump})
+    read = {"MODEL": model, **files_read(**request), "--compare": earlier}
+    check_targets({"-o": output, "--report": report}, read, {"--dump-ir": dump})
+    before = _measured(earlier, profile) if earlier else None
     with progress(None, f"compiling {model.name}") as step:
-        compiled = compile_request(model, dump=dump, step=step, **request)
-    summary = summarize(compiled, profile)
+        levels: list[Level] = []
+        watch = recorder(levels) if layer else None
+        compiled = compile_request(model, dump=dump, watch=watch, step=step, **request)
+    story = list(layer_story(compiled, levels, layer)) if layer else []
+    measurement = measure(compiled, profile)
+    summary = summary_of(measurement)
+    page = _page(measurement, before, earlier) if report else ""
     compiled.save(output)
+    if report:
+        write_file_atomically(report, page.encode())
     if not as_json:
         print_summary(summary)
         if explain:
             print_explanation(summary, compiled)
-        click.echo(f"wrote {output}")
-    return Outcome({**summary, "output": str(output)})
+        for line in story:
+            click.echo(line)
+        for written in filter(None, (output, report)):
+            click.echo(f"wrote {written}")
+    told = {"story": story} if layer else {}
+    return Outcome({**summary, **told, "output": str(output), "report": str(report) if report else None})
+
+
+def _measured(container: Path, profile: str) -> Measurement:
+    from torq_byoc.compiled_model import load
+    from torq_byoc.report.measure import measure
+
+    return measure(load(container), profile)
+
+
+def _page(measurement: Measurement, before: Measurement | None, earlier: Path | None) -> str:
+    from torq_byoc.report.page.comparison import require_same_model
+    from torq_byoc.report.page.render import html_report
+
+    if before and earlier:
+        require_same_model(measurement.model.facts, before.model.facts, earlier)
+    return html_report(measurement, before)

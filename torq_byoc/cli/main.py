@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "inspect": "Layers, memory, disassembly of a .torq container.",
     "ops": "What maps to the NPU, what to the CPU, and why.",
     "run": "Run a .torq container on the simulator.",
+    "tune": "Search for better schedules, and keep what is found.",
 }
 """Sub-commands (module ``torq_byoc.cli.<name>``) with the line that ``torq --help`` shows."""
 

@@ -86,6 +86,7 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape."),
             click.option("--hw", default="sl2610", show_default=True, help="Hardware preset or YAML file."),
             click.option("--schedule", "record", type=PATH, help="Decisions fixed by hand."),
+            click.option("--records", type=PATH, help="Tuning records of `torq tune` to reuse."),
             click.option("--effort", type=click.IntRange(0, 3), default=1, show_default=True, help="Search effort."),
             click.option("--disable-pass", "disabled", multiple=True, metavar="NAME", help="Leave a pass out."),
         )

@@ -43,17 +43,20 @@ def options_of(
     shapes: tuple[str, ...] = (),
     hw: str = "sl2610",
     record: Path | None = None,
+    records: Path | None = None,
     effort: int = 1,
     disabled: tuple[str, ...] = (),
     dump: Path | None = None,
+    watch: Callable[[str, str], None] | None = None,
     step: Callable[[str], None] | None = None,
 ) -> Options:
-    """The compiler's options, every file they name read and checked.
+    """The compiler's options, every file they name read and checked; ``watch`` sees every level of IR.
 
     Raises:
         TorqError: a file is missing or malformed, or an option makes no sense.
     """
     from torq_byoc.compilation.options import Options
+    from torq_byoc.compilation.tuning_records import RecordDatabase
     from torq_byoc.npu_model.presets import load_config
     from torq_byoc.quantize import load_calibration
 
@@ -65,22 +68,44 @@ def options_of(
         decisions=_record(record) if record else None,
         effort=effort,
         disabled_passes=disabled,
-        observe=_dumper(dump) if dump else None,
+        records=RecordDatabase.read(records) if records else None,
+        observe=_both(_dumper(dump) if dump else None, watch),
         progress=step,
     )
 
 
-def files_read(*, calib: Path | None, hw: str, record: Path | None, **_: Any) -> dict[str, Path | None]:
+def files_read(
+    *, calib: Path | None, hw: str, record: Path | None, records: Path | None, **_: Any
+) -> dict[str, Path | None]:
     """The paths among those options that are read, by option."""
     from torq_byoc.npu_model.presets import preset_names
 
-    return {"--calib": calib, "--schedule": record, "--hw": None if hw in preset_names() else Path(hw)}
+    return {
+        "--calib": calib,
+        "--schedule": record,
+        "--records": records,
+        "--hw": None if hw in preset_names() else Path(hw),
+    }
 
 
 def _record(path: Path) -> DecisionRecord:
     from torq_byoc.schedules.record import DecisionRecord
 
     return DecisionRecord.loads(read_text(path, _SCHEDULE_FILE))
+
+
+def _both(
+    first: Callable[[str, str], None] | None, second: Callable[[str, str], None] | None
+) -> Callable[[str, str], None] | None:
+    """An observer for two; None when nobody looks."""
+    if first is None or second is None:
+        return first or second
+
+    def show(level: str, text: str) -> None:
+        first(level, text)
+        second(level, text)
+
+    return show
 
 
 def _dumper(folder: Path) -> Callable[[str, str], None]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.dependencies import AddressMap
-from torq_byoc.codegen.hl import BufferKind, Effect, HlProgram, Load, Op, SliceRun, Space
+from torq_byoc.codegen.hl import BufferKind, Effect, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.codegen.sequence import SequencedBlock
 from torq_byoc.npu_model.isa import NssTask, Start
 from torq_byoc.npu_model.program import DeclaredBuffer, JobInfo
@@ -27,7 +27,7 @@ class Declarations:
     jobs: tuple[JobInfo, ...]
 
 
-def program_sources(program: HlProgram) -> dict[int, int]:
+def program_sources(program: RunProgram) -> dict[int, int]:
     """The XRAM buffer from which every LRAM program buffer is loaded."""
     return {
         op.target.buffer: op.source.buffer
@@ -37,7 +37,7 @@ def program_sources(program: HlProgram) -> dict[int, int]:
 
 
 def declare(
-    program: HlProgram,
+    program: RunProgram,
     addresses: AddressMap,
     blocks: Sequence[SequencedBlock],
     tasks: Sequence[Sequence[NssTask]],
@@ -69,7 +69,7 @@ def declare(
     return Declarations(buffers, tuple(jobs))
 
 
-def _job(program: HlProgram, op: Op, start: Start, numbers: Mapping[int, int], code: Mapping[int, bytes]) -> JobInfo:
+def _job(program: RunProgram, op: Op, start: Start, numbers: Mapping[int, int], code: Mapping[int, bytes]) -> JobInfo:
     def touched(effect: Effect) -> tuple[int, ...]:
         return tuple(dict.fromkeys(numbers[access.buffer] for access in op.accesses if access.effect is effect))
 

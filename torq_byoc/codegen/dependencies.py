@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.codegen.hl import Access, Effect, HlProgram, Load, Op, SliceRun, Space
+from torq_byoc.codegen.hl import Access, Effect, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.npu_model.isa import Engine, WaitFor
 
 
 def engine_of(op: Op) -> WaitFor:
     """The engine that runs an op, in the form in which a task waits for it."""
     if isinstance(op, SliceRun):
-        return WaitFor(Engine.SLICE, op.slice_index)
-    return WaitFor(Engine.DMA_IN if isinstance(op, Load) else Engine.DMA_OUT)
+        return _slice(op.slice_index)
+    return _DMA_IN if isinstance(op, Load) else _DMA_OUT
+
+
+_DMA_IN, _DMA_OUT = WaitFor(Engine.DMA_IN), WaitFor(Engine.DMA_OUT)
+
+
+@functools.cache
+def _slice(index: int) -> WaitFor:
+    return WaitFor(Engine.SLICE, index)
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,7 @@ class AddressMap:
     size: Mapping[int, int]
 
 
-def dependencies(program: HlProgram, addresses: AddressMap) -> list[dict[WaitFor, int]]:
+def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFor, int]]:
     """For every op the latest op on each engine that must be complete before it starts.
 
     An engine finishes its jobs in order, so the latest one stands for all before it.  Ops of the same
@@ -34,24 +43,35 @@ def dependencies(program: HlProgram, addresses: AddressMap) -> list[dict[WaitFor
     """
     engines = [engine_of(op) for op in program.ops]
     tenants = _Tenants(program, addresses)
-    history: dict[tuple[int, Effect], list[tuple[int, Access]]] = {}
+    history: dict[tuple[int, Effect], dict[WaitFor, list[tuple[int, Access]]]] = {}
     result: list[dict[WaitFor, int]] = []
-    for position, op in enumerate(program.ops):
+    for position, (op, engine) in enumerate(zip(program.ops, engines, strict=True)):
         needed: dict[WaitFor, int] = {}
-        for access in op.accesses:
+        accesses = op.accesses
+        for access in accesses:
             for effect in Effect if access.effect is Effect.WRITE else (Effect.WRITE,):
-                for earlier, other in history.get((access.buffer, effect), ()):
-                    if other.conflicts_with(access):
-                        _latest(needed, engines[earlier], earlier)
+                for other, past in history.get((access.buffer, effect), {}).items():
+                    if other is not engine:
+                        _latest(needed, other, _last_conflict(access, past, needed.get(other, -1)))
             if access.effect is Effect.WRITE:
-                for engine, earlier in tenants.before(access.buffer).items():
-                    _latest(needed, engine, earlier)
-        for access in op.accesses:
-            history.setdefault((access.buffer, access.effect), []).append((position, access))
-            tenants.record(access.buffer, engines[position], position)
-        needed.pop(engines[position], None)
+                for other, earlier in tenants.before(access.buffer).items():
+                    _latest(needed, other, earlier)
+        for access in accesses:
+            history.setdefault((access.buffer, access.effect), {}).setdefault(engine, []).append((position, access))
+            tenants.record(access.buffer, engine, position)
+        needed.pop(engine, None)
         result.append(needed)
     return result
+
+
+def _last_conflict(access: Access, past: Sequence[tuple[int, Access]], known: int) -> int:
+    """The latest of an engine's accesses, after ``known``, that must come before this one; -1 when there is none."""
+    for earlier, other in reversed(past):
+        if earlier <= known:
+            break
+        if other.conflicts_with(access):
+            return earlier
+    return -1
 
 
 def _latest(needed: dict[WaitFor, int], engine: WaitFor, position: int) -> None:
@@ -60,24 +80,35 @@ def _latest(needed: dict[WaitFor, int], engine: WaitFor, position: int) -> None:
 
 
 class _Tenants:
-    """Finds, for a buffer, the last accesses of the buffers that held its addresses before it."""
+    """Finds, for a buffer, the last accesses of the buffers that held its addresses before it.
 
-    def __init__(self, program: HlProgram, addresses: AddressMap) -> None:
-        count = len(program.buffers)
-        self.low = np.full(count, -1, np.int64)
-        self.high = np.full(count, -1, np.int64)
-        self.lram = np.array([buffer.space is Space.LRAM for buffer in program.buffers], bool)
-        for buffer, address in addresses.address.items():
-            self.low[buffer], self.high[buffer] = address, address + addresses.size[buffer]
-        self.started = np.zeros(count, bool)
-        self.last: dict[WaitFor, np.ndarray] = {}
+    Each memory is a row of cells, as large as the placement of its buffers allows; a cell remembers the last access
+    by each engine, whichever buffer was there.
+    """
+
+    def __init__(self, program: RunProgram, addresses: AddressMap) -> None:
+        self.cells: dict[int, tuple[bool, slice]] = {}
+        self.count: dict[bool, int] = {}
+        for lram in (False, True):
+            members = [b for b in addresses.address if (program.buffers[b].space is Space.LRAM) == lram]
+            self._divide(members, lram, addresses)
+        self.last: dict[bool, dict[WaitFor, np.ndarray]] = {False: {}, True: {}}
         self.known: dict[int, dict[WaitFor, int]] = {}
 
+    def _divide(self, members: Sequence[int], lram: bool, addresses: AddressMap) -> None:
+        """Number the stretches between the starts of buffers: two buffers share a byte when they share one of these."""
+        starts = np.unique(np.array([addresses.address[buffer] for buffer in members], np.int64))
+        low = np.array([addresses.address[buffer] for buffer in members], np.int64)
+        high = low + np.array([addresses.size[buffer] for buffer in members], np.int64)
+        first, end = np.searchsorted(starts, low).tolist(), np.searchsorted(starts, high).tolist()
+        self.cells |= {b: (lram, slice(*bounds)) for b, *bounds in zip(members, first, end, strict=True)}
+        self.count[lram] = len(starts)
+
     def record(self, buffer: int, engine: WaitFor, position: int) -> None:
-        if engine not in self.last:
-            self.last[engine] = np.full(len(self.low), -1, np.int64)
-        self.last[engine][buffer] = position
-        self.started[buffer] = True
+        lram, cells = self.cells[buffer]
+        if engine not in self.last[lram]:
+            self.last[lram][engine] = np.full(self.count[lram], -1, np.int64)
+        self.last[lram][engine][cells] = position
 
     def before(self, buffer: int) -> dict[WaitFor, int]:
         """Last access by each engine of every earlier buffer at these addresses.
@@ -85,15 +116,9 @@ class _Tenants:
         All earlier tenants are finished, in program order, when the buffer is first written.
         """
         if buffer not in self.known:
-            same = self.started & (self.lram == self.lram[buffer])
-            same &= (self.low < self.high[buffer]) & (self.high > self.low[buffer])
-            same[buffer] = False
-            found: dict[WaitFor, int] = {}
-            for engine, last in self.last.items():
-                latest = int(last[same].max(initial=-1))
-                if latest >= 0:
-                    found[engine] = latest
-            self.known[buffer] = found
+            lram, cells = self.cells[buffer]
+            latest = {engine: int(last[cells].max(initial=-1)) for engine, last in self.last[lram].items()}
+            self.known[buffer] = {engine: position for engine, position in latest.items() if position >= 0}
         return self.known[buffer]
 
 

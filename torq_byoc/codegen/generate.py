@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from torq_byoc.codegen.allocation import Request
 from torq_byoc.codegen.build import build
-from torq_byoc.codegen.hl import HlProgram, Load, SliceRun
+from torq_byoc.codegen.clean_copies import Copy, clean_copies
+from torq_byoc.codegen.hl import CallProgram, Load, RunProgram, SliceRun
 from torq_byoc.codegen.lower import lower
 from torq_byoc.codegen.memory import memory_map
-from torq_byoc.codegen.passes import LedgerEntry, run_passes
-from torq_byoc.codegen.prefetch import OrderedProgram, order
+from torq_byoc.codegen.passes import (
+    NAMES,
+    LedgerEntry,
+    Pass,
+    check_pass_names,
+    passes_for,
+    run_passes,
+    saving,
+)
+from torq_byoc.codegen.placement import Early
+from torq_byoc.codegen.prefetch import PUNCTUAL, OrderedProgram, order
+from torq_byoc.codegen.programs import with_programs
 from torq_byoc.codegen.share_programs import share_programs, slice_programs
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
@@ -22,10 +34,12 @@ from torq_byoc.schedules.plan import Schedule
 
 @dataclass(frozen=True)
 class GeneratedProgram:
-    """The machine program of one partition with what the reports need."""
+    """The machine program of one partition with what the reports need: ``lram_requests`` are sizes and lifetimes of
+    all LRAM buffers."""
 
     program: Program
     lram_peak: int
+    lram_requests: tuple[Request, ...]
     ledger: tuple[LedgerEntry, ...]
     layer_bytes: dict[str, dict[str, int]]
 
@@ -36,7 +50,7 @@ def generate(
     config: NpuConfig,
     *,
     disabled: Collection[str] = (),
-    observe: Callable[[str, HlProgram], None] | None = None,
+    observe: Callable[[str, CallProgram | RunProgram], None] | None = None,
 ) -> GeneratedProgram:
     """Generate the machine program of a scheduled graph.
 
@@ -44,43 +58,91 @@ def generate(
         graph: the operators.
         schedule: decisions for every node.
         config: the machine.
-        disabled: torq_hl passes to leave out (``prefetch`` and ``share-programs`` among them).
+        disabled: passes to leave out; of what the schedule decides ``schedule`` must have been made without them.
         observe: called with (pass name, program) after each pass.
 
     Raises:
         LramOverflowError: no order of loads lets the buffers be laid out.
         ScheduleError: a disabled pass does not exist.
     """
+    check_pass_names(disabled)
     naive = build(graph, schedule, config)
     if observe:
         observe("build", naive)
-    program, ledger = run_passes(naive, disabled, observe)
-    started = time.perf_counter()
-    ordered = _fit(program, config, hoist="prefetch" not in disabled)
-    if observe:
-        observe("prefetch", ordered.program)
-    ledger = (*ledger, LedgerEntry("prefetch", time.perf_counter() - started, {}))
-    images = slice_programs(ordered, graph, config)
-    if "share-programs" not in disabled:
-        started, before = time.perf_counter(), ordered.program.traffic()
-        ordered = share_programs(ordered, images)
-        ledger = (*ledger, LedgerEntry("share-programs", time.perf_counter() - started, _saved(before, ordered)))
-        if observe:
-            observe("share-programs", ordered.program)
-    memory = memory_map(ordered, config)
-    machine = lower(ordered.program, memory, images, graph, config)
-    return GeneratedProgram(machine, memory.lram_peak, ledger, _layer_bytes(ordered.program))
+    generator = _Generator(graph, config, observe or (lambda name, program: None))
+    passes = passes_for(schedule, config)
+    try:
+        return generator.run(naive, passes, disabled)
+    except LramOverflowError:
+        if _OCCUPYING.issubset(disabled):
+            raise
+        return generator.run(naive, passes, {*disabled, *_OCCUPYING})
 
 
-def _saved(before: Mapping[str, int], ordered: OrderedProgram) -> dict[str, int]:
-    after = ordered.program.traffic()
-    return {key: before[key] - after[key] for key in before}
+_OCCUPYING = frozenset({"in-place"})
+"""Passes by which buffers live longer than the schedule counts on: given up where there is no room for that."""
 
 
-def _fit(program: HlProgram, config: NpuConfig, *, hoist: bool) -> OrderedProgram:
+@dataclass(frozen=True)
+class _Generator:
+    """From naive torq_hl to the machine program, step by step."""
+
+    graph: OpGraph
+    config: NpuConfig
+    observe: Callable[[str, CallProgram | RunProgram], None]
+
+    def run(
+        self, naive: CallProgram, passes: Sequence[tuple[str, Pass]], disabled: Collection[str]
+    ) -> GeneratedProgram:
+        """Improve, cut into programs, order, share programs, lower."""
+        improved, ledger = run_passes(naive, passes, disabled, self.observe)
+        program = with_programs(improved, self.graph, self.config)
+        ordered, ordering = self._ordered(program, disabled)
+        images = slice_programs(ordered, self.graph, self.config)
+        sharing: list[LedgerEntry] = []
+        if "share-programs" not in disabled:
+            started, before = time.perf_counter(), ordered.program.traffic()
+            ordered = share_programs(ordered, images)
+            saved = saving(before, ordered.program.traffic())
+            sharing.append(LedgerEntry("share-programs", time.perf_counter() - started, saved))
+            self.observe("share-programs", ordered.program)
+        memory = memory_map(ordered, self.config)
+        machine = lower(ordered.program, memory, images, self.graph, self.config)
+        entries = {entry.name: entry for entry in (*ledger, *ordering, *sharing)}
+        reported = tuple(entries[name] for name in NAMES if name in entries and name not in disabled)
+        layers = _layer_bytes(ordered.program)
+        return GeneratedProgram(machine, memory.lram_peak, memory.lram_requests, reported, layers)
+
+    def _ordered(
+        self, program: RunProgram, disabled: Collection[str]
+    ) -> tuple[OrderedProgram, tuple[LedgerEntry, ...]]:
+        """The final order, and what it owes to whom."""
+        started = time.perf_counter()
+        early = Early("prefetch" not in disabled, "double-buffering" not in disabled)
+        ordered = _fit(program, self.config, early, {} if "clean-copies" in disabled else clean_copies(program))
+        self.observe("order", ordered.program)
+        seconds = time.perf_counter() - started
+        return ordered, (
+            LedgerEntry("slice-split", 0.0, _side_by_side(program)),
+            LedgerEntry("clean-copies", 0.0, saving(program.traffic(), ordered.program.traffic())),
+            LedgerEntry("double-buffering", 0.0, ordered.ahead.across_tiles),
+            LedgerEntry("prefetch", seconds, ordered.ahead.across_nodes),
+        )
+
+
+def _side_by_side(program: RunProgram) -> dict[str, int]:
+    """Cycles that slices work beside the busiest one of their step."""
+    steps: dict[int, list[int]] = {}
+    for op in program.ops:
+        if isinstance(op, SliceRun):
+            steps.setdefault(op.step, []).append(op.cycles)
+    return {"slice_cycles": sum(sum(cycles) - max(cycles) for cycles in steps.values())}
+
+
+def _fit(program: RunProgram, config: NpuConfig, allowed: Early, copies: Mapping[int, Copy]) -> OrderedProgram:
     """The most ambitious order whose buffers all find room."""
-    for early in (True, False) if hoist else (False,):
-        ordered = order(program, config.lram_usable, config.lram_word, hoist=early)
+    for early in dict.fromkeys((allowed, PUNCTUAL)):
+        ordered = order(program, config.lram_usable, config.lram_word, early, copies)
         if ordered is not None:
             return ordered
     raise LramOverflowError(
@@ -91,7 +153,7 @@ def _fit(program: HlProgram, config: NpuConfig, *, hoist: bool) -> OrderedProgra
     )
 
 
-def _layer_bytes(program: HlProgram) -> dict[str, dict[str, int]]:
+def _layer_bytes(program: RunProgram) -> dict[str, dict[str, int]]:
     """DMA bytes of every node by direction and by what was moved."""
     layers: dict[str, dict[str, int]] = {}
     for op in program.ops:

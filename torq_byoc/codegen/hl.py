@@ -6,15 +6,19 @@ knowing it: a new kind of op is hoisted, shared or removed by virtue of what it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.portion import Portion
 from torq_byoc.npu_model.dtypes import DType
+
+ALONE = -1
+"""The band of ops that belong to no fused group."""
 
 
 class Space(Enum):
@@ -96,10 +100,14 @@ Addresses = Sequence[int] | Mapping[int, int]
 
 @dataclass(frozen=True)
 class PlacedOperand:
-    """A ``kernels.kernel.Placement`` relative to a buffer; ``buffer`` -1 is an operand the tile leaves out."""
+    """A ``kernels.kernel.Placement`` relative to a buffer; ``buffer`` -1 is an operand the tile leaves out.
+
+    ``shape`` is that of the whole tensor, as the kernel sees it.
+    """
 
     buffer: int
     offset: int
+    shape: tuple[int, ...]
     region: Region
     strides: tuple[int, ...]
     dtype: DType
@@ -141,11 +149,15 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Load:
-    """XRAM to LRAM for a tile of a node.  ``cycles`` is the transfer time, for ordering decisions."""
+    """XRAM to LRAM for a tile of a node, in a band of a fused group or in none (``ALONE``).
+
+    ``cycles`` is the transfer time, for ordering decisions.
+    """
 
     node: str
     tile: int
     step: int
+    band: int
     source: Access
     target: Access
     transfer: Transfer
@@ -163,6 +175,7 @@ class Store:
 
     node: str
     step: int
+    band: int
     source: Access
     target: Access
     transfer: Transfer
@@ -172,6 +185,29 @@ class Store:
     def accesses(self) -> tuple[Access, ...]:
         """Declared effects, source first."""
         return (self.source, self.target)
+
+
+@dataclass(frozen=True)
+class SliceCall:
+    """A kernel call of one slice, not yet cut into programs: what passes work on (see ``programs``).
+
+    ``copies`` names the inputs whose elements the output holds unchanged, each with the distance of the two indices
+    (``kernels.kernel.Kernel.copied``).
+    """
+
+    node: str
+    tile: int
+    step: int
+    band: int
+    slice_index: int
+    invocation: Invocation
+    operands: tuple[Access, ...]
+    copies: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """Declared effects."""
+        return self.operands
 
 
 @dataclass(frozen=True)
@@ -198,24 +234,28 @@ class SliceRun:
         return (*self.operands, Access(self.program, Effect.READ))
 
 
+CallOp = Load | Store | SliceCall
+"""Before kernel calls are cut into programs."""
 Op = Load | Store | SliceRun
+"""After."""
+OpT = TypeVar("OpT", CallOp, Op)
 
 
 @dataclass(frozen=True, eq=False)
-class HlProgram:
+class HlProgram(Generic[OpT]):
     """Buffers and ops in an order that is correct when executed one after the other."""
 
     buffers: tuple[Buffer, ...]
-    ops: tuple[Op, ...]
+    ops: tuple[OpT, ...]
     tensors: Mapping[str, int]
     """XRAM buffer of every tensor that has one (aliases share)."""
 
-    def with_ops(self, ops: Sequence[Op]) -> HlProgram:
+    def with_ops(self, ops: Iterable[OpT]) -> HlProgram[OpT]:
         """The same buffers with another list of ops."""
         return replace(self, ops=tuple(ops))
 
     def traffic(self) -> dict[str, int]:
-        """Transfers and bytes by direction, as the pass ledger reports them."""
+        """Transfers and bytes by direction, and jobs of the slices, as the pass ledger reports them."""
         loads = [op for op in self.ops if isinstance(op, Load)]
         stores = [op for op in self.ops if isinstance(op, Store)]
         return {
@@ -223,4 +263,9 @@ class HlProgram:
             "in_bytes": sum(op.transfer.nbytes for op in loads),
             "out_transfers": len(stores),
             "out_bytes": sum(op.transfer.nbytes for op in stores),
+            "slice_jobs": len(self.ops) - len(loads) - len(stores),
         }
+
+
+CallProgram = HlProgram[CallOp]
+RunProgram = HlProgram[Op]

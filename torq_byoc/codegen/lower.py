@@ -9,19 +9,19 @@ import numpy as np
 
 from torq_byoc.codegen.declare import declare, program_sources
 from torq_byoc.codegen.dependencies import dependencies, engine_of, start_times
-from torq_byoc.codegen.hl import Buffer, BufferKind, HlProgram, Load, Op, SliceRun, Space
+from torq_byoc.codegen.hl import Buffer, BufferKind, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
 from torq_byoc.codegen.share_programs import Images
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import encode_nss
+from torq_byoc.npu_model.encoding import encode_nss, nss_bytes
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice
 from torq_byoc.npu_model.program import Binding, NssBlock, Program, Segment
 from torq_byoc.npu_model.provenance import program_seal
 
 
-def lower(program: HlProgram, memory: MemoryMap, images: Images, graph: OpGraph, config: NpuConfig) -> Program:
+def lower(program: RunProgram, memory: MemoryMap, images: Images, graph: OpGraph, config: NpuConfig) -> Program:
     """Assemble the machine program.
 
     Args:
@@ -82,7 +82,7 @@ def _place_blocks(
     """Give each block its XRAM address and each fetch its descriptor; sizes do not depend on either."""
     placed: list[NssBlock] = []
     for index, block in enumerate(blocks):
-        size = len(encode_nss(block.tasks))
+        size = nss_bytes(block.tasks)
         placed.append(NssBlock(address, size, index % 2))
         address = -(-(address + size) // config.xram_align) * config.xram_align
     result = []
@@ -100,7 +100,7 @@ def _place_blocks(
     return result
 
 
-def _segments(program: HlProgram, memory: MemoryMap, images: Images) -> tuple[Segment, ...]:
+def _segments(program: RunProgram, memory: MemoryMap, images: Images) -> tuple[Segment, ...]:
     """One segment a kind: neighbouring constants are one image."""
     segments = []
     for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM):
@@ -126,7 +126,9 @@ def _image(buffer: Buffer, images: Images) -> bytes | np.ndarray:
     return images[buffer.index] if buffer.content is None else buffer.content
 
 
-def _bindings(program: HlProgram, memory: MemoryMap, graph: OpGraph) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
+def _bindings(
+    program: RunProgram, memory: MemoryMap, graph: OpGraph
+) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
     roots = graph.storage_roots()
     address = memory.addresses.address
 

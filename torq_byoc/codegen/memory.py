@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torq_byoc.codegen.allocate import Allocation, Request, allocate
+from torq_byoc.codegen.allocation import Request, pack
 from torq_byoc.codegen.dependencies import AddressMap
-from torq_byoc.codegen.hl import BufferKind, HlProgram, Space
+from torq_byoc.codegen.hl import BufferKind, RunProgram, Space
 from torq_byoc.codegen.prefetch import OrderedProgram
 from torq_byoc.npu_model.config import NpuConfig
 
 
 @dataclass(frozen=True)
 class MemoryMap:
-    """Byte addresses of all buffers and the extents of the XRAM sections."""
+    """Byte addresses of all buffers and the extents of the XRAM sections; sizes and lifetimes of what is in LRAM."""
 
     addresses: AddressMap
     lram_peak: int
+    lram_requests: tuple[Request, ...]
     arena_address: int
     arena_bytes: int
     constants_end: int
@@ -47,10 +48,12 @@ def memory_map(ordered: OrderedProgram, config: NpuConfig) -> MemoryMap:
                 address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
                 cursor = _align(cursor + buffer.nbytes, config.xram_align)
     peak = max((lram[i] + program.buffers[i].nbytes for i in lram), default=config.lram_reserve)
-    return MemoryMap(AddressMap(address, size), peak, arena_address, arena_bytes, cursor)
+    lives = ((program.buffers[index].nbytes, life) for index, life in ordered.lifetimes.items())
+    requests = tuple(Request(nbytes, life.start, life.end) for nbytes, life in lives)
+    return MemoryMap(AddressMap(address, size), peak, requests, arena_address, arena_bytes, cursor)
 
 
-def _place_scratch(program: HlProgram, config: NpuConfig) -> dict[int, int]:
+def _place_scratch(program: RunProgram, config: NpuConfig) -> dict[int, int]:
     """Offsets of spilled tensors, reused once their last reader is issued."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -62,9 +65,7 @@ def _place_scratch(program: HlProgram, config: NpuConfig) -> dict[int, int]:
                 last[access.buffer] = position
     indices = sorted(first)
     requests = [Request(program.buffers[i].nbytes, first[i], last[i]) for i in indices]
-    placed: Allocation | None = allocate(requests, config.xram_bytes, config.xram_align)
-    offsets = placed.offsets if placed else ()
-    return dict(zip(indices, offsets, strict=True))
+    return dict(zip(indices, pack(requests, config.xram_align).offsets, strict=True))
 
 
 def _align(value: int, to: int) -> int:

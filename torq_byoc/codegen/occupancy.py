@@ -17,7 +17,6 @@ class Occupancy:
 
     def __init__(self, slots: int, cells: int) -> None:
         self._taken = [0] * slots
-        self._cells = cells
         self._all = (1 << cells) - 1
 
     def taken(self, slot: int) -> int:
@@ -43,11 +42,18 @@ class Occupancy:
 
     def longest_room(self, taken: int) -> int:
         """Cells of the longest free stretch, given a mask of taken cells."""
-        low, high = 0, self._cells
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.room(taken, middle) else (low, middle - 1)
-        return low
+        free = self._all & ~taken
+        if not free:
+            return 0
+        doubled = [free]
+        while wider := doubled[-1] & (doubled[-1] >> (1 << (len(doubled) - 1))):
+            doubled.append(wider)
+        room, length = doubled[-1], 1 << (len(doubled) - 1)
+        for power in reversed(range(len(doubled) - 1)):
+            longer = room & (doubled[power] >> length)
+            if longer:
+                room, length = longer, length + (1 << power)
+        return length
 
     def take(self, first: int, last: int, offset: int, cells: int) -> None:
         """Occupy cells in every slot from ``first`` to ``last``."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import encode_nss
+from torq_byoc.npu_model.encoding import nss_bytes
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, WaitFor
 
 DMA_IN = WaitFor(Engine.DMA_IN)
@@ -46,11 +46,11 @@ class _Sequencer:
         self.outstanding: dict[WaitFor, int] = {}
         self.done: dict[WaitFor, int] = {}
         self.fetch_outstanding = False
-        self.empty_size = len(encode_nss(()))
+        self.empty_size = nss_bytes(())
         self.reserve = self._cost(NssTask((FETCH,), (DMA_IN,))) + self._cost(NssTask((), _all_waits(config)))
 
     def _cost(self, task: NssTask) -> int:
-        return len(encode_nss((task,))) - self.empty_size
+        return nss_bytes((task,)) - self.empty_size
 
     def _close(self, waits: Sequence[WaitFor]) -> None:
         """End the open task with these waits; the engines are idle from then on."""

@@ -17,10 +17,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from torq_byoc.codegen.build import invocation_tasks
 from torq_byoc.codegen.declare import program_sources
-from torq_byoc.codegen.hl import HlProgram, Load, Op, SliceRun
-from torq_byoc.codegen.prefetch import Lifetime, OrderedProgram
+from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun
+from torq_byoc.codegen.placement import Lifetime
+from torq_byoc.codegen.prefetch import OrderedProgram
+from torq_byoc.codegen.programs import invocation_tasks
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
@@ -84,7 +85,7 @@ def share_programs(ordered: OrderedProgram, images: Images) -> OrderedProgram:
         return ordered
     ops = [_renamed(op, renamed) for op in program.ops if not (isinstance(op, Load) and op.target.buffer in renamed)]
     offsets = {buffer: offset for buffer, offset in ordered.offsets.items() if buffer not in renamed}
-    return OrderedProgram(program.with_ops(ops), places.lifetimes(renamed), offsets)
+    return replace(ordered, program=program.with_ops(ops), lifetimes=places.lifetimes(renamed), offsets=offsets)
 
 
 def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
@@ -94,7 +95,7 @@ def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
 class _Places:
     """Where every LRAM buffer lies and when."""
 
-    def __init__(self, ordered: OrderedProgram, program: HlProgram) -> None:
+    def __init__(self, ordered: OrderedProgram, program: RunProgram) -> None:
         self.buffers = sorted(ordered.offsets)
         self.row = {buffer: row for row, buffer in enumerate(self.buffers)}
         self.low = np.array([ordered.offsets[buffer] for buffer in self.buffers], np.int64)

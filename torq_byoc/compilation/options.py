@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
+from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.errors import QuantizationError, choose_from
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.registry import Precision
@@ -30,6 +31,7 @@ class Options:
     decisions: DecisionRecord | None = None
     effort: int = 1
     disabled_passes: Collection[str] = ()
+    records: RecordDatabase | None = None
     observe: Observer | None = None
     progress: Callable[[str], None] | None = None
 

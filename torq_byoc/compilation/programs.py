@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from tvm import relax
 
 from torq_byoc.codegen.generate import GeneratedProgram, generate
-from torq_byoc.codegen.hl import HlProgram
+from torq_byoc.codegen.hl import CallProgram, RunProgram
 from torq_byoc.codegen.text import format_program
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
@@ -16,14 +17,22 @@ from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.npu_model.container import pack_container
+from torq_byoc.npu_model.timing import simulate_timeline
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.relay_patterns import lower_partition
+from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.node_tiles import scheduled_function
 from torq_byoc.schedules.plan import Schedule, schedule
+from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.techniques import Techniques
 from torq_byoc.schedules.tensor_expressions import defined_ops
 
 BUDGETS: tuple[float, ...] = (1.0, 0.9, 0.8, 0.65, 0.5)
 """Shares of the LRAM that a schedule may plan with, tried until its tiles can be laid out."""
+WASTEFUL_BUDGETS: tuple[float, ...] = (0.35, 0.25)
+"""More shares, for programs without the passes that save the LRAM what the schedule counts on."""
+PLAUSIBLE = 1.1
+"""Estimate of a rival schedule over the cycles of the chosen one, up to which it may turn out to be faster."""
 
 
 def compile_function(symbol: str, function: relax.Function, options: Options | None = None) -> Partition:
@@ -40,7 +49,7 @@ def compile_function(symbol: str, function: relax.Function, options: Options | N
 def compile_graph(symbol: str, graph: OpGraph, options: Options, clock: StageClock | None = None) -> Partition:
     """Schedule, generate and verify the program of an operator graph (see ``compile_function``)."""
     clock = clock or StageClock()
-    plan, generated = _schedule_and_generate(graph, options, clock)
+    plan, generated = schedule_and_generate(graph, options, clock)
     for entry in generated.ledger:
         clock.record_pass(entry.name, entry.seconds)
     with clock.stage("verify"):
@@ -55,19 +64,64 @@ def compile_graph(symbol: str, graph: OpGraph, options: Options, clock: StageClo
     return Partition(facts, pack_container(generated.program.to_sections()))
 
 
-def _schedule_and_generate(graph: OpGraph, options: Options, clock: StageClock) -> tuple[Schedule, GeneratedProgram]:
-    """Schedule with as much LRAM as leads to a layout; in the last resort without fused groups (effort 0)."""
+def schedule_and_generate(graph: OpGraph, options: Options, clock: StageClock) -> tuple[Schedule, GeneratedProgram]:
+    """The schedule that the search prefers, or the same search's without fused groups where that simulates faster.
 
-    def observe(name: str, program: HlProgram) -> None:
+    Groups that a record fixes are not doubted.
+    """
+    chosen = _laid_out(graph, options, clock)
+    assert chosen is not None, "there is no limit to what it may cost"
+    decisions = options.decisions or DecisionRecord()
+    if not chosen[0].groups or decisions.groups is not None:
+        return chosen
+    cycles = _cycles(chosen[1], clock)
+    alone = replace(options, decisions=replace(decisions, groups=()))
+    try:
+        rival = _laid_out(graph, replace(alone, observe=None), clock, PLAUSIBLE * cycles)
+    except LramOverflowError:
+        return chosen
+    if rival is None or _cycles(rival[1], clock) >= cycles:
+        return chosen
+    return (_laid_out(graph, alone, clock) if options.observe else rival) or rival
+
+
+def _cycles(generated: GeneratedProgram, clock: StageClock) -> int:
+    with clock.stage("generate"):
+        return simulate_timeline(generated.program).total_cycles
+
+
+def _laid_out(
+    graph: OpGraph, options: Options, clock: StageClock, limit: float = float("inf")
+) -> tuple[Schedule, GeneratedProgram] | None:
+    """Schedule with as much LRAM as leads to a layout; in the last resort without fused groups (effort 0).
+
+    Returns:
+        None when the estimate of the schedule is above the limit.
+    """
+
+    def observe(name: str, program: CallProgram | RunProgram) -> None:
         options.show(f"torq_hl/{name}", lambda: format_program(program))
 
     decisions = None
     if options.decisions is not None:
         decisions = options.decisions.restricted_to({node.name for node in graph.nodes}, graph.tensors)
-    attempts = [*((budget, options.effort) for budget in BUDGETS), (BUDGETS[-1], 0)]
+    budgets = (*BUDGETS, *WASTEFUL_BUDGETS) if options.disabled_passes else BUDGETS
+    techniques = Techniques.without(options.disabled_passes)
+    attempts = [*((budget, options.effort) for budget in budgets), (budgets[-1], 0)]
+    priced: PricedGroups = {}
     for budget, effort in attempts:
         with clock.stage("schedule"):
-            plan = schedule(graph, options.config, effort=effort, overrides=decisions, budget=budget)
+            plan = schedule(
+                graph,
+                options.config,
+                effort=effort,
+                overrides=decisions,
+                budget=budget,
+                techniques=techniques,
+                priced=priced,
+            )
+        if plan.expected > limit:
+            return None
         options.show("scheduled/tir", partial(_scheduled_text, graph, plan))
         try:
             with clock.stage("generate"):

@@ -11,9 +11,10 @@ from torq_byoc.kernels.elementwise import ElementwiseKernel, input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
 from torq_byoc.kernels.pair_tensor import entries_problem, entries_region, entries_view
+from torq_byoc.kernels.result_boxes import result_boxes
 from torq_byoc.kernels.results import finish, node_act, widen
 from torq_byoc.kernels.unary import unary_task
-from torq_byoc.kernels.views import broadcast_view, view
+from torq_byoc.kernels.views import broadcast_view
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActMode, SliceTask
@@ -44,6 +45,7 @@ class Act(ElementwiseKernel):
     """``act``: one ACT mode with the node's rescale; shifts take their amounts from a second input."""
 
     op = "act"
+    writes_phases = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """The mode applied to every element."""
@@ -88,7 +90,7 @@ class Act(ElementwiseKernel):
         inputs: Sequence[Placement],
         constants: Sequence[ConstantPlacement],
     ) -> list[SliceTask]:
-        """One pass."""
+        """One pass, or one a stride phase."""
         mode = act_mode(node)
         data = graph.tensors[node.inputs[0]]
         bias = bias_view(node.rescale, region, constants, is_float=data.dtype.is_float)
@@ -96,7 +98,8 @@ class Act(ElementwiseKernel):
             bias = entries_view(inputs[1], graph.tensors[node.inputs[1]].shape, region)
         source = broadcast_view(inputs[0], data.shape, region)
         act = node_act(node, mode, data.dtype)
-        return [unary_task(view(output, region.start), source, bias, region.extent, act, config)]
+        boxes = result_boxes(output, region, [source], bias)
+        return [unary_task(box.target, box.operands[0], box.bias, box.extent, act, config) for box in boxes]
 
 
 def _kind(dtype: DType) -> str:

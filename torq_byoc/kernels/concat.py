@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from torq_byoc.kernels.copies import copy_task
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region, register
 from torq_byoc.kernels.movement import MovementKernel, intersection, moved
+from torq_byoc.kernels.result_boxes import result_boxes
 from torq_byoc.kernels.views import view
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import SliceTask
@@ -20,6 +21,7 @@ class Concat(MovementKernel):
     """``concat``: the inputs one after the other along ``axis``."""
 
     op = "concat"
+    writes_phases = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """numpy's concatenation."""
@@ -30,6 +32,11 @@ class Concat(MovementKernel):
         """The part of an input that lies in the box; extent 0 when none does."""
         part, offset = _part(graph, node, position, output)
         return moved(part, [-distance for distance in offset])
+
+    def copied(self, graph: OpGraph, node: Node) -> Mapping[int, tuple[int, ...]]:
+        """Every input, from where it begins."""
+        whole = Region.whole(graph.tensors[node.output].shape)
+        return {position: tuple(_part(graph, node, position, whole)[1]) for position in range(len(node.inputs))}
 
     def tasks(
         self,
@@ -43,12 +50,13 @@ class Concat(MovementKernel):
     ) -> list[SliceTask]:
         """Copies in the order of the inputs."""
         del constants
-        tasks = []
+        tasks: list[SliceTask] = []
         for position, placement in enumerate(inputs):
             part, offset = _part(graph, node, position, region)
-            if part.size:
+            if part.size and placement.region.size:
                 source = view(placement, moved(part, [-distance for distance in offset]).start)
-                tasks.append(copy_task(source, view(output, part.start), part.extent, config))
+                boxes = result_boxes(output, part, [source])
+                tasks += [copy_task(box.operands[0], box.target, box.extent, config) for box in boxes]
         return tasks
 
 

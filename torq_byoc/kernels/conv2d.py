@@ -13,9 +13,9 @@ import numpy as np
 
 from torq_byoc.kernels.columns import columns_divide
 from torq_byoc.kernels.conv_filter_lanes import LANES, PIXELS, filter_lanes
-from torq_byoc.kernels.conv_packing import pack_pairs, pack_weights
+from torq_byoc.kernels.conv_packing import granules, pack_pairs, pack_weights
 from torq_byoc.kernels.conv_reference import convolve
-from torq_byoc.kernels.conv_tile import ConvTile, carried_box, conv_axes, conv_geometry, conv_shape
+from torq_byoc.kernels.conv_tile import ConvTile, carried_box, conv_axes, conv_geometry, conv_shape, is_interleaved
 from torq_byoc.kernels.depthwise import depthwise_nests
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -28,7 +28,7 @@ from torq_byoc.kernels.kernel import (
     register,
 )
 from torq_byoc.kernels.portion import CarryingKernel, Portion, alu_config
-from torq_byoc.kernels.rescaling import act_config, pair_type
+from torq_byoc.kernels.rescaling import act_config, pair_bytes, pair_type
 from torq_byoc.kernels.windows import explicit_pads, window_axes
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import Op0, Op1, Role, SliceTask, Tag
@@ -79,15 +79,14 @@ class Conv2d(CarryingKernel):
         if lanes:
             return lanes.constants(graph.constants[node.inputs[1]], node)
         shape = conv_shape(graph, node, config)
-        weights = pack_weights(graph.constants[node.inputs[1]], shape.geometry, shape.packing_groups, shape.block)
-        pairs = pack_pairs(
-            node.rescale, shape.out_channels, shape.packing_groups, shape.block, shape.data_type.is_float
-        )
-        granules, step = -(-shape.out_channels // shape.granule_channels), shape.granule_channels
+        weights = pack_weights(graph.constants[node.inputs[1]], shape.geometry, shape.blocks)
+        pairs = pack_pairs(node.rescale, shape.out_channels, shape.blocks, shape.data_type.is_float)
+        step, channel = shape.granule_channels, shape.reduction * shape.weight_type.size
+        entry = pair_bytes(shape.data_type.is_float)
         pieces = shape.group_in if step == shape.block else 1
         return (
-            PackedConstant("weights", weights.reshape(granules, -1), axis=1, step=step, pieces=pieces),
-            PackedConstant("pairs", pairs.reshape(granules, -1), axis=1, step=step),
+            PackedConstant("weights", granules(weights, step * channel), axis=1, step=step, pieces=pieces),
+            PackedConstant("pairs", granules(pairs, step * entry), axis=1, step=step),
         )
 
     def input_layout(self, graph: OpGraph, node: Node, position: int) -> Layout:
@@ -108,6 +107,8 @@ class Conv2d(CarryingKernel):
         group_out = out_channels // int(node.attrs.get("groups", 1))
         first = output.start[1] // group_out
         last = (output.start[1] + output.extent[1] - 1) // group_out
+        if is_interleaved(graph, node):
+            first, last = 0, out_channels // group_out - 1
         channels = (last + 1 - first) * group_in
         return Region((output.start[0], first * group_in, row, column), (output.extent[0], channels, height, width))
 
@@ -213,6 +214,10 @@ def _group_runs(tile: ConvTile) -> Iterator[tuple[int, int, int, int]]:
     """Cut the region's output channels at groups: (first group, groups, first channel inside, channels)."""
     size = tile.shape.group_out
     start, end = tile.region.start[1], tile.region.start[1] + tile.region.extent[1]
+    if tile.shape.interleaved:
+        groups = tile.shape.groups
+        yield 0, groups, start // groups, (end - start) // groups
+        return
     if start % size:
         head = min(end, start - start % size + size)
         yield start // size, 1, start % size, head - start
@@ -226,9 +231,11 @@ def _group_runs(tile: ConvTile) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _nest(tile: ConvTile, run: _Run) -> LoopNest:
-    shape, taps = tile.shape, tile.tap_strides()
+    shape, packed = tile.shape, tile.packed_block(run.members)
     source, output = tile.source.strides, tile.output.strides
-    channel = run.group * shape.group_out + run.channel
+    group_step, member_step = shape.channel_steps
+    group_packed, block_packed = shape.packed_steps(packed.width)
+    channel = run.group * group_step + run.channel * member_step
     loops = [
         tile.batch_loop(),
         LoopSpec("group", run.groups, Role.PARALLEL, Tag.GROUP),
@@ -246,23 +253,32 @@ def _nest(tile: ConvTile, run: _Run) -> LoopNest:
             {"n": source[0], "group": shape.group_in * source[1], "channel": source[1], **tile.phase_strides()},
         ),
         weight=Operand(
-            tile.weight_address(channel) + tile.unused_lead_bytes,
+            tile.weight_address(channel) + packed.unused_lead,
             shape.weight_type,
-            {**taps, "channel": tile.channel_weight_bytes, "group": tile.group_weight_bytes, "block": tile.block_bytes},
+            {
+                **packed.tap_strides(),
+                "channel": packed.input_channel,
+                "group": group_packed * packed.output_channel,
+                "block": block_packed * packed.output_channel,
+            },
         ),
         bias=Operand(
             tile.pair_address(channel),
             pair_type(shape.data_type.is_float),
-            {"group": tile.group_pair_bytes, "block": shape.block * tile.pair_bytes, "member": tile.pair_bytes},
+            {
+                "group": group_packed * tile.pair_bytes,
+                "block": block_packed * tile.pair_bytes,
+                "member": tile.pair_bytes,
+            },
         ),
         result=Operand(
             tile.result_address(channel),
             tile.output.dtype,
             {
                 "n": output[0],
-                "group": shape.group_out * output[1],
-                "block": shape.block * output[1],
-                "member": output[1],
+                "group": group_step * output[1],
+                "block": shape.block * member_step * output[1],
+                "member": member_step * output[1],
             },
         ),
         alu=alu_config(Op0.MUL, Op1.ACC, tile.portion),

@@ -24,13 +24,16 @@ _LRAM_SHARE = 12
 
 
 @functools.lru_cache(maxsize=4096)
-def block_channels(lanes: int, reduction: int, channels: int, data: DType, weight: DType, config: NpuConfig) -> int:
-    """The block that takes the fewest cycles over a whole frame, its channels split between the slices.
+def block_channels(
+    lanes: int, reduction: int, channels: int, data: DType, weight: DType, config: NpuConfig, slices: int
+) -> int:
+    """The block that takes the fewest cycles over a whole frame, what remains beside whole blocks included.
 
     Args:
         lanes: positions of the frame.
         reduction: products that one output sums up.
         channels: output channels that are packed together.
+        slices: slices between which those are divided, block by block.
         data, weight: operand types.
         config: the machine.
 
@@ -44,8 +47,10 @@ def block_channels(lanes: int, reduction: int, channels: int, data: DType, weigh
         return math.ceil(lanes / vector) * max(reduction, members * math.ceil(vector / act))
 
     def total(block: int) -> int:
-        blocks_a_slice = math.ceil(math.ceil(channels / block) / config.slices)
-        return blocks_a_slice * cycles(min(block, channels))
+        whole, rest = divmod(channels, block)
+        if slices == 1 or not whole:
+            return whole * cycles(block) + (cycles(rest) if rest else 0)
+        return math.ceil((whole + bool(rest)) / slices) * cycles(block)
 
     def fits(block: int) -> bool:
         used = config.vector_width(data, weight, block) * block * accumulator_lanes(data, weight)

@@ -25,10 +25,24 @@ def convolve(graph: OpGraph, node: Node, data: np.ndarray, weight: np.ndarray) -
     info = graph.tensors[node.output]
     rows, columns = window_axes(graph, node, weight.shape[2:4])
     groups = int(node.attrs.get("groups", 1))
+    interleaved = bool(node.attrs.get("interleaved", False))
+    weight = separated(weight, groups) if interleaved else weight
     padded = pad_plane(data, rows, columns, node.attrs.get("pad_value", 0))
-    sums = [_image_sums(image, weight, rows, columns, groups) for image in padded]
+    sums = np.stack([_image_sums(image, weight, rows, columns, groups) for image in padded])
+    if interleaved:
+        sums = separated(sums, sums.shape[1] // groups, axis=1)
     operands = DType.of(data.dtype), DType.of(weight.dtype)
-    return rescaled(np.stack(sums), node.rescale, info.dtype, *operands)
+    return rescaled(sums, node.rescale, info.dtype, *operands)
+
+
+def separated(channels: np.ndarray, groups: int, axis: int = 0) -> np.ndarray:
+    """Interleaved groups along an axis brought one after the other: channel i * groups + g to g * n + i.
+
+    With the number of channels of a group in place of ``groups`` it is its own inverse.
+    """
+    shape = channels.shape
+    split = channels.reshape(*shape[:axis], shape[axis] // groups, groups, *shape[axis + 1 :])
+    return np.ascontiguousarray(split.swapaxes(axis, axis + 1)).reshape(shape)
 
 
 def pad_plane(data: np.ndarray, rows: Axis, columns: Axis, value: float) -> np.ndarray:

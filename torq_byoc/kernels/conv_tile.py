@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.errors import UnsupportedOpError
-from torq_byoc.kernels.columns import columns_divide, whole_fit
+from torq_byoc.kernels.columns import ColumnFit, columns_divide, whole_fit
 from torq_byoc.kernels.conv_block import BLOCK, block_channels
-from torq_byoc.kernels.conv_packing import kernel_extents
+from torq_byoc.kernels.conv_packing import Blocks, kernel_extents
 from torq_byoc.kernels.dsl import LoopSpec
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
@@ -24,7 +24,11 @@ from torq_byoc.npu_model.isa import ActConfig, Role, Tag
 
 @dataclass(frozen=True)
 class ConvShape:
-    """Facts of a convolution node that do not depend on the tile; ``block`` output channels are computed together."""
+    """Facts of a convolution node that do not depend on the tile.
+
+    ``block`` output channels are computed together.  ``interleaved``: neighbouring output channels belong to
+    neighbouring groups, those of one group lie ``groups`` apart.
+    """
 
     geometry: WindowGeometry
     data_type: DType
@@ -34,6 +38,7 @@ class ConvShape:
     groups: int
     pad_value: int
     block: int = BLOCK
+    interleaved: bool = False
 
     @property
     def depthwise(self) -> bool:
@@ -58,8 +63,24 @@ class ConvShape:
     @property
     def granule_channels(self) -> int:
         """Output channels whose packed constants travel together: a block, or a whole group when groups are
-        not whole blocks."""
+        not whole blocks; of interleaved groups a block of each."""
+        if self.interleaved:
+            return self.block * self.groups
         return self.block if self.packing_groups == 1 or self.group_out % self.block == 0 else self.group_out
+
+    @property
+    def channel_steps(self) -> tuple[int, int]:
+        """Output channels from one group to the next, and from one channel of a group to the next."""
+        return (1, self.groups) if self.interleaved else (self.group_out, 1)
+
+    @property
+    def blocks(self) -> Blocks:
+        """How the output channels are packed."""
+        return Blocks(self.packing_groups, self.block, self.interleaved)
+
+    def packed_steps(self, width: int) -> tuple[int, int]:
+        """Packed output channels from one group to the next, and from one block of a group to the next."""
+        return (width, self.block * self.groups) if self.interleaved else (self.group_out, self.block)
 
     @property
     def reduction(self) -> int:
@@ -91,13 +112,19 @@ def conv_shape(graph: OpGraph, node: Node, config: NpuConfig) -> ConvShape:
         out_channels=weight.shape[0],
         groups=int(node.attrs.get("groups", 1)),
         pad_value=node.attrs.get("pad_value", 0),
+        interleaved=is_interleaved(graph, node),
     )
     if shape.depthwise:
         return shape
-    lanes = geometry.whole_lanes()
-    block = block_channels(lanes, shape.reduction, shape.group_out, data.dtype, weight.dtype, config)
-    whole_blocks = shape.packing_groups == 1 or shape.group_out % block == 0
-    return replace(shape, block=block) if whole_blocks else shape
+    lanes, alone = geometry.whole_lanes(), shape.groups == 1
+    facts = (lanes, shape.reduction, shape.group_out, data.dtype, weight.dtype)
+    return replace(shape, block=block_channels(*facts, config, config.slices if alone else 1))
+
+
+def is_interleaved(graph: OpGraph, node: Node) -> bool:
+    """Whether neighbouring output channels belong to neighbouring groups, and groups have several of them."""
+    groups = int(node.attrs.get("groups", 1))
+    return bool(node.attrs.get("interleaved", False)) and 1 < groups < graph.tensors[node.output].shape[1]
 
 
 def conv_axes(graph: OpGraph, node: Node) -> tuple[Axis, Axis]:
@@ -112,7 +139,7 @@ def conv_axes(graph: OpGraph, node: Node) -> tuple[Axis, Axis]:
     if int(node.attrs.get("groups", 1)) != channels or weight[0] != channels or columns.stride != 2:
         return rows, columns
     folded = replace(columns, fold=True)
-    if columns.dilation > 1 or columns.kernel < 3 or not folded.ends_whole or not folded.is_walkable:
+    if columns.dilation > 1 or columns.kernel < 3 or not folded.is_walkable:
         return rows, columns
     fit = whole_fit(folded.folded(), zero_taps=True)
     return (rows, folded) if fit and fit.lead == fit.trail == 0 else (rows, columns)
@@ -144,6 +171,39 @@ def carried_box(shape: ConvShape, config: NpuConfig) -> tuple[int, ...] | None:
     if lanes <= lead or not columns_divide(columns, shape.geometry.lead, shape.geometry.trail):
         return None
     return 1, channels, 1, lanes - lead
+
+
+@dataclass(frozen=True)
+class PackedBlock:
+    """Distances in the packed weights of a block of output channels, ``width`` of which lie side by side."""
+
+    shape: ConvShape
+    width: int
+    fit: ColumnFit
+
+    @property
+    def output_channel(self) -> int:
+        """Bytes of the weights of one output channel."""
+        return self.shape.reduction * self.shape.weight_type.size
+
+    @property
+    def input_channel(self) -> int:
+        """Bytes between neighbouring input channels of a group."""
+        return self.width * self.output_channel // self.shape.group_in
+
+    @property
+    def unused_lead(self) -> int:
+        """Bytes of leading zero taps that a tile does without."""
+        return (self.shape.geometry.lead - self.fit.lead) * self.width * self.shape.weight_type.size
+
+    def tap_strides(self) -> dict[str, int]:
+        """Bytes by which block member, phases and kernel loops move the weight operand."""
+        _, phases_x, kernel_h, kernel_w = kernel_extents(self.shape.geometry)
+        member = self.shape.weight_type.size
+        column = self.width * member
+        row = kernel_w * column
+        phase_x = kernel_h * row
+        return {"member": member, "phase_y": phases_x * phase_x, "phase_x": phase_x, "i": row, "j": column}
 
 
 @dataclass(frozen=True)
@@ -183,36 +243,25 @@ class ConvTile:
         return self.portion.box.start[0], self.portion.box.extent[0]
 
     @property
-    def block_bytes(self) -> int:
-        """Bytes of the packed weights of a block of output channels."""
-        return self.shape.block * self.shape.reduction * self.shape.weight_type.size
-
-    @property
     def pair_bytes(self) -> int:
         """Bytes of a bias/scale entry."""
         return pair_bytes(self.shape.data_type.is_float)
 
-    @property
-    def group_weight_bytes(self) -> int:
-        """Bytes between the packed weights of neighbouring groups."""
-        return -(-self.shape.group_out // self.shape.block) * self.block_bytes
-
-    @property
-    def group_pair_bytes(self) -> int:
-        """Bytes between the bias/scale entries of neighbouring groups."""
-        return -(-self.shape.group_out // self.shape.block) * self.shape.block * self.pair_bytes
+    def packed_block(self, channels: int) -> PackedBlock:
+        """How the weights of a block of so many output channels lie."""
+        return PackedBlock(self.shape, self.shape.blocks.width(channels), self.walk.fit)
 
     def weight_address(self, channel: int) -> int:
         """LRAM address of the packed weights of an output channel that starts a block."""
-        return self._address(self.weights, channel, self.block_bytes)
+        return self._address(self.weights, channel, self.packed_block(1).output_channel)
 
     def pair_address(self, channel: int) -> int:
         """LRAM address of the bias/scale entry of an output channel that starts a block."""
-        return self._address(self.pairs, channel, self.shape.block * self.pair_bytes)
+        return self._address(self.pairs, channel, self.pair_bytes)
 
-    def _address(self, constant: ConstantPlacement, channel: int, block: int) -> int:
+    def _address(self, constant: ConstantPlacement, channel: int, channel_bytes: int) -> int:
         granule, inside = divmod(channel, self.shape.granule_channels)
-        return constant.granule(granule) + inside // self.shape.block * block
+        return constant.granule(granule) + inside * channel_bytes
 
     def data_address(self, channel: int) -> int:
         """LRAM address of an input channel at the plane's origin."""
@@ -247,22 +296,3 @@ class ConvTile:
     def phase_strides(self) -> dict[str, int]:
         """Bytes by which the folded phases move the data operand."""
         return {"phase_y": self.walk.fold[0], "phase_x": self.walk.fold[1]}
-
-    def tap_strides(self) -> dict[str, int]:
-        """Bytes by which block member, phases and kernel loops move the weight operand."""
-        _, phases_x, kernel_h, kernel_w = kernel_extents(self.shape.geometry)
-        member = self.shape.weight_type.size
-        column = self.shape.block * member
-        row = kernel_w * column
-        phase_x = kernel_h * row
-        return {"member": member, "phase_y": phases_x * phase_x, "phase_x": phase_x, "i": row, "j": column}
-
-    @property
-    def channel_weight_bytes(self) -> int:
-        """Bytes between the packed weights of neighbouring input channels of a group."""
-        return self.block_bytes // self.shape.group_in
-
-    @property
-    def unused_lead_bytes(self) -> int:
-        """Packed weights of leading zero taps that this tile does without."""
-        return (self.shape.geometry.lead - self.walk.fit.lead) * self.shape.block * self.shape.weight_type.size

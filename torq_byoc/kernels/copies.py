@@ -38,8 +38,9 @@ def copy_task(source: View, target: View, extent: Sequence[int], config: NpuConf
 
 def _copy_nests(source: View, target: View, extent: tuple[int, ...]) -> Iterator[LoopNest]:
     for units, reader, writer in _unit_choices(source, target, extent):
-        for walk in walks(units):
-            yield LoopNest(walk.loops, walk.operand(writer), walk.operand(reader), alu=PASS, vector=walk.vector)
+        for walk in walks(units, writer):
+            operands = walk.operand(writer), walk.operand(reader)
+            yield LoopNest(walk.loops, *operands, alu=PASS, window=writer.window, vector=walk.vector)
 
 
 def _unit_choices(source: View, target: View, extent: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], View, View]]:
@@ -57,7 +58,7 @@ def _unit_choices(source: View, target: View, extent: tuple[int, ...]) -> Iterat
 def _carried(view: View, unit: int, run: int | None = None) -> View:
     """The view in integers of ``unit`` bytes; axis ``run``, where given, steps from unit to unit."""
     strides = tuple(unit if axis == run else stride for axis, stride in enumerate(view.strides))
-    return View(view.address, _CARRIERS[unit], strides)
+    return View(view.address, _CARRIERS[unit], strides, view.window)
 
 
 def fill_tasks(target: View, extent: Sequence[int], value: float, config: NpuConfig) -> list[SliceTask]:
@@ -90,4 +91,4 @@ def _fill_task(target: View, extent: Sequence[int], word: int, config: NpuConfig
     def nest(walk: Walk) -> LoopNest:
         return LoopNest(walk.loops, walk.operand(view), fill_value=word)
 
-    return cheapest((nest(walk) for walk in walks(extents)), config)
+    return cheapest((nest(walk) for walk in walks(extents, view)), config)

@@ -25,7 +25,7 @@ def depthwise_nests(tile: ConvTile) -> Iterator[LoopNest]:
 
 
 def _nest(tile: ConvTile, channel: int, blocks: int, members: int) -> LoopNest:
-    taps = tile.tap_strides()
+    packed = tile.packed_block(members)
     source, output, shape = tile.source.strides, tile.output.strides, tile.shape
     loops = [
         tile.batch_loop(),
@@ -42,9 +42,9 @@ def _nest(tile: ConvTile, channel: int, blocks: int, members: int) -> LoopNest:
             {"n": source[0], "block": BLOCK * source[1], "member": source[1], **tile.phase_strides()},
         ),
         weight=Operand(
-            tile.weight_address(channel) + tile.unused_lead_bytes,
+            tile.weight_address(channel) + packed.unused_lead,
             shape.weight_type,
-            {**taps, "block": tile.block_bytes},
+            {**packed.tap_strides(), "block": BLOCK * packed.output_channel},
         ),
         bias=Operand(
             tile.pair_address(channel),

@@ -28,6 +28,14 @@ class Derivation:
         self.steps = {self.lane: self.vector}
         if self.group:
             self.steps[self.group] = nest.weights
+        self.taken = [
+            (loop.name, position, count, step, loop.role is Role.REDUCE)
+            for position, loop in enumerate(nest.loops)
+            if (count := -(-loop.extent // (step := self.steps.get(loop.name, 1)))) > 1
+        ]
+        """Loops that take more than one step: name, position, steps, iterations a step, whether one reduces."""
+        self.walk = tuple(self._nest_dims(None))
+        """The walk of all loops in a register."""
 
     def _act_width(self) -> int:
         if self.nest.data is None:
@@ -58,7 +66,7 @@ class Derivation:
     def task(self) -> SliceTask:
         """The slice task with all its descriptors."""
         nest = self.nest
-        ndls = [Ndl(Agent.REF, 0, nest.result.dtype, tuple(self._nest_dims(None)))]
+        ndls = [Ndl(Agent.REF, 0, nest.result.dtype, self.walk)]
         if nest.fill_value is None:
             assert nest.data is not None
             ndls += self._data(nest.data)
@@ -94,16 +102,12 @@ class Derivation:
 
     def _nest_dims(self, operand: Operand | None, *, reduce: bool = True) -> list[NdlDim]:
         """The H dims that every agent shares, one a loop that takes more than one step."""
-        dims = []
-        for loop in self.nest.loops:
-            if loop.role is Role.REDUCE and not reduce:
-                continue
-            step = self.steps.get(loop.name, 1)
-            count = math.ceil(loop.extent / step)
-            if count > 1:
-                stride = self._stride(operand, loop.name) * step if operand else 0
-                dims.append(NdlDim(DimKind.H, self.index[loop.name], count, stride, step))
-        return dims
+        strides = operand.strides if operand else {}
+        return [
+            NdlDim(DimKind.H, position, count, strides.get(name, 0) * step, step)
+            for name, position, count, step, reduces in self.taken
+            if reduce or not reduces
+        ]
 
     def _moving_dims(self, operand: Operand, moved: frozenset[str], *, reduce: bool = True) -> list[NdlDim]:
         """The shared dims less the innermost ones that leave the operand in its register."""
@@ -141,7 +145,7 @@ class Derivation:
         return [
             Ndl(Agent.DEDR, data.base, data.dtype, tuple(dims + inside)),
             Ndl(Agent.CEDW, 0, data.dtype, _register(dims)),
-            Ndl(Agent.CEDR, 0, data.dtype, _register(self._nest_dims(None))),
+            Ndl(Agent.CEDR, 0, data.dtype, self.walk),
         ]
 
     def _lanes(self, dims: list[NdlDim], stride: int, size: int, addresses: int) -> list[NdlDim]:
@@ -159,7 +163,7 @@ class Derivation:
         return [
             Ndl(Agent.DEWR, weight.base, weight.dtype, tuple(dims + inside)),
             Ndl(Agent.CEWW, 0, weight.dtype, _register(dims)),
-            Ndl(Agent.CEWR, 0, weight.dtype, _register(self._nest_dims(None))),
+            Ndl(Agent.CEWR, 0, weight.dtype, self.walk),
         ]
 
     def _lane_weights(self, weight: Operand, dims: list[NdlDim]) -> list[NdlDim]:
@@ -211,7 +215,7 @@ class Derivation:
         ]
 
     def _partials(self, dtype: DType) -> list[Ndl]:
-        steps = _register(self._nest_dims(None))
+        steps = self.walk
         kept = [Ndl(Agent.CEPW, 0, dtype, steps), Ndl(Agent.CEPR, 0, dtype, steps)]
         return [*kept, Ndl(Agent.ACPR, 0, dtype, self._drained())] if self.outputs else kept
 

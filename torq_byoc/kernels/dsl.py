@@ -8,18 +8,21 @@ for every gather group, a depthwise group loads each of its channels in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import functools
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.derive import Derivation
 from torq_byoc.kernels.limits import check_task
 from torq_byoc.kernels.nest import LoopNest, LoopSpec, Operand
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.isa import ActMode, Op0, Role, SliceTask
+from torq_byoc.npu_model.isa import ActMode, Agent, Ndl, Op0, Role, SliceTask
 from torq_byoc.npu_model.timing import task_cycles
 
 __all__ = ["LoopNest", "LoopSpec", "Operand", "build", "cheapest"]
+
+_MOST_PATTERNS = 1 << 15
 
 
 def build(nest: LoopNest, config: NpuConfig) -> SliceTask:
@@ -45,14 +48,89 @@ def cheapest(nests: Iterable[LoopNest], config: NpuConfig) -> SliceTask:
     Raises:
         KernelError: as ``build``; capacities are checked for the one that is taken.
     """
-    derived = []
-    for nest in nests:
+    derived = [(_pattern(nest, config), nest) for nest in nests]
+    pattern, nest = min(derived, key=lambda pair: pair[0].cycles)
+    pattern.check(config)
+    return pattern.placed(nest)
+
+
+@dataclass(eq=False)
+class _Pattern:
+    """The part of a task that does not depend on where its operands lie.
+
+    Attributes:
+        names: of the loops.
+        task: a task whose operands all lie at 0.
+        cycles: what it costs.
+        checked: whether it was found to keep within the slice's capacities, so that all tasks of this pattern do.
+    """
+
+    names: tuple[str, ...]
+    task: SliceTask
+    cycles: int
+    checked: bool = False
+
+    @classmethod
+    def of(cls, nest: LoopNest, config: NpuConfig) -> _Pattern:
+        """Derive the descriptors of a nest."""
         _check_rules(nest)
         kept = _without_unit_loops(nest)
-        derived.append((Derivation(kept, config).task(), kept))
-    task, nest = min(derived, key=lambda pair: task_cycles(pair[0]))
-    check_task(task, [loop.name for loop in nest.loops], config)
-    return task
+        task = Derivation(kept, config).task()
+        return cls(tuple(loop.name for loop in kept.loops), task, task_cycles(task))
+
+    def check(self, config: NpuConfig) -> None:
+        """Refuse what exceeds a capacity of the slice."""
+        if not self.checked:
+            check_task(self.task, self.names, config)
+            self.checked = True
+
+    def placed(self, nest: LoopNest) -> SliceTask:
+        """The task of a nest of this pattern."""
+        operands = {Agent.DEDR: nest.data, Agent.DEWR: nest.weight, Agent.DEBR: nest.bias, Agent.DEQW: nest.result}
+        ndls = tuple(
+            ndl if (operand := operands.get(ndl.agent)) is None else Ndl(ndl.agent, operand.base, ndl.dtype, ndl.dims)
+            for ndl in self.task.ndls
+        )
+        return SliceTask(
+            self.task.loops,
+            self.task.vector,
+            self.task.weights,
+            ndls,
+            nest.alu,
+            nest.act,
+            nest.plane,
+            nest.window,
+            nest.table,
+            nest.fill_value,
+        )
+
+
+def _pattern(nest: LoopNest, config: NpuConfig) -> _Pattern:
+    """The pattern of a nest; remembered, since the tiles of a node, and of nodes like it, differ in addresses alone."""
+    known = _patterns(config)
+    key = _without_bases(nest)
+    if key not in known:
+        if len(known) >= _MOST_PATTERNS:
+            known.clear()
+        known[key] = _Pattern.of(nest, config)
+    return known[key]
+
+
+@functools.lru_cache(maxsize=16)
+def _patterns(config: NpuConfig) -> dict[Hashable, _Pattern]:
+    """The patterns found so far for a machine."""
+    del config
+    return {}
+
+
+def _without_bases(nest: LoopNest) -> Hashable:
+    """Everything of a nest that its pattern, and whether that keeps within the limits, follows from."""
+    operands = tuple(
+        None if operand is None else (operand.dtype, tuple(operand.strides.items()))
+        for operand in (nest.result, nest.data, nest.weight, nest.bias)
+    )
+    rest = (nest.table and len(nest.table), nest.fill_value, nest.vector, nest.weights)
+    return (nest.loops, operands, nest.alu, nest.act, nest.plane, nest.window, *rest)
 
 
 def _check_rules(nest: LoopNest) -> None:
@@ -91,12 +169,12 @@ def _rule_broken(nest: LoopNest, why: str) -> KernelError:
 
 
 def _without_unit_loops(nest: LoopNest) -> LoopNest:
-    """Leave out parallel and reduce loops of one iteration, so that kernels need not treat them apart."""
+    """Leave out parallel and reduce loops of one iteration, so that kernels need not treat them apart; bases are 0."""
     kept = tuple(loop for loop in nest.loops if loop.extent > 1 or loop.role in (Role.LANE, Role.GROUP))
     names = {loop.name for loop in kept}
 
     def trimmed(operand: Operand) -> Operand:
-        return replace(operand, strides={name: step for name, step in operand.strides.items() if name in names})
+        return Operand(0, operand.dtype, {name: step for name, step in operand.strides.items() if name in names})
 
     return replace(
         nest,

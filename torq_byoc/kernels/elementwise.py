@@ -32,11 +32,14 @@ class ElementwiseKernel(Kernel):
     def views(
         self, graph: OpGraph, node: Node, region: Region, output: Placement, inputs: Sequence[Placement]
     ) -> tuple[View, list[View]]:
-        """The output box and the tensor inputs over it."""
+        """The output box of a dense tile, and the tensor inputs over it."""
+        return view(output, region.start), self.operands(graph, node, region, inputs)
+
+    def operands(self, graph: OpGraph, node: Node, region: Region, inputs: Sequence[Placement]) -> list[View]:
+        """The tensor inputs over an output box."""
         positions = self.tensor_inputs(graph, node)
         shapes = [graph.tensors[node.inputs[position]].shape for position in positions]
-        operands = [broadcast_view(tile, shape, region) for tile, shape in zip(inputs, shapes, strict=True)]
-        return view(output, region.start), operands
+        return [broadcast_view(tile, shape, region) for tile, shape in zip(inputs, shapes, strict=True)]
 
 
 def input_types(graph: OpGraph, node: Node) -> tuple[DType, ...]:

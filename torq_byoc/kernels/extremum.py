@@ -10,8 +10,9 @@ from torq_byoc.kernels.bias_operand import bias_constants, bias_view
 from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
-from torq_byoc.kernels.pairwise import PairFold, PairKernel, pair_tasks
+from torq_byoc.kernels.pairwise import PairFold, PairKernel, fold_boxes
 from torq_byoc.kernels.rescaling import act_config
+from torq_byoc.kernels.result_boxes import result_boxes
 from torq_byoc.kernels.results import finish, float_fold_vector, widen
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, SliceTask
@@ -20,6 +21,7 @@ from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, SliceTask
 class _Extremum(PairKernel):
     """Common part of ``maximum`` and ``minimum``."""
 
+    writes_phases = True
     fold: Op1
     select: Callable[..., np.ndarray]
 
@@ -50,14 +52,14 @@ class _Extremum(PairKernel):
         constants: Sequence[ConstantPlacement],
     ) -> list[SliceTask]:
         """See ``pairwise``."""
-        target, (a, b) = self.views(graph, node, region, output, inputs)
+        a, b = self.operands(graph, node, region, inputs)
         fold = PairFold(
             AluConfig(Op0.DBYP, self.fold),
             act_config(node.rescale, a.dtype),
             vector=float_fold_vector(node.rescale, a.dtype, config),
         )
         bias = bias_view(node.rescale, region, constants, is_float=a.dtype.is_float)
-        return pair_tasks(fold, (target, a, b), bias, region.extent, config)
+        return fold_boxes(fold, result_boxes(output, region, (a, b), bias), config)
 
 
 @register

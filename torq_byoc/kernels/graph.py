@@ -11,7 +11,8 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
 ``conv2d``       x[N,C,H,W], const weight[O,C/g,KH,KW]; strides, dilations (y,x); pads (top,left,bottom,
                  right); groups; pad_value (the input's zero point); rescale per output channel (axis 1).
                  Depthwise is groups == C.  1-D convolutions arrive with H = 1.  Attr lanes: "filters" runs the
-                 lanes along output channels (one group, no border); without it they run along pixels.
+                 lanes along output channels (one group, no border); without it they run along pixels.  Attr
+                 interleaved: output channel c belongs to group c % g instead of c // (O/g).
 ``matmul``       a[...,M,K], b[...,K,N] (const or tensor; leading dims broadcast); both zero points are
                  already removed or folded; rescale per N (last axis) or single.
 ``sum2``         a, b of one type broadcast to the output; weights (wa, wb): y = rescale(a*wa + b*wb).  Integer

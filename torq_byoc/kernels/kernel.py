@@ -7,7 +7,7 @@ tiles, how its constants are packed, and emits the slice tasks of one tile throu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,6 +170,13 @@ class Kernel(ABC):
         cover more (the tile of another slice).  ``inputs`` follow ``tensor_inputs``, ``constants`` follow
         ``constants``.
         """
+
+    def copied(self, graph: OpGraph, node: Node) -> Mapping[int, tuple[int, ...]]:
+        """Inputs that the output holds unchanged, by index into ``tensor_inputs``: what to add to an index of the input
+        to find the element in the output.  Such an input may be left out of ``tasks`` (an empty region) when its
+        elements lie in their places already."""
+        del graph, node
+        return {}
 
     def unsupported(self, graph: OpGraph, node: Node, config: NpuConfig) -> str | None:
         """Why this node cannot run on the slices, or None when it can."""

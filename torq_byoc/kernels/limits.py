@@ -6,10 +6,8 @@ means (hardware doc 2.1 and 2.3).
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.npu_model.config import NpuConfig
@@ -25,15 +23,14 @@ def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) ->
     """Check a task against every capacity of the machine; addresses are the verifier's business.
 
     Args:
-        task: the task to check.
+        task: the task to check, its operands at address 0.
         loop_names: names of its loops, for the message.
         config: the machine.
 
     Raises:
         KernelError: names the first broken limit; all of them are in ``details``.
     """
-    unplaced = replace(task, ndls=tuple(replace(ndl, base=0) if ndl.base else ndl for ndl in task.ndls))
-    broken = list(_unplaced_problems(unplaced, config))
+    broken = [*task_problems(task, config), *_float_problems(task, config)]
     if broken:
         raise KernelError(
             "a loop nest exceeds what a slice can do",
@@ -42,12 +39,6 @@ def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) ->
             remedy="shrink the vector, the parallel weights, the reduction or the tile",
             details={"broken": broken},
         )
-
-
-@functools.lru_cache(maxsize=4096)
-def _unplaced_problems(task: SliceTask, config: NpuConfig) -> tuple[str, ...]:
-    """Problems that addresses have no part in: the tiles of a node differ in nothing else."""
-    return *task_problems(task, config), *_float_problems(task, config)
 
 
 def acts_on_bits(task_bias: bool, clip_min: float, clip_max: float) -> bool:

@@ -71,7 +71,7 @@ class Multiply(ElementwiseKernel):
         def nests() -> Iterator[LoopNest]:
             out, first, second = collapsed[:3]
             pair = collapsed[3] if bias else None
-            for walk in walks(extents):
+            for walk in walks(extents, out):
                 for data, weight in ((first, second), (second, first)):
                     yield LoopNest(
                         walk.loops,

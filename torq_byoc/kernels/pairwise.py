@@ -17,6 +17,7 @@ from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, cheapest
 from torq_byoc.kernels.elementwise import ElementwiseKernel, broadcast_axes, input_types, product_of
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.kernels.result_boxes import ResultBox
 from torq_byoc.kernels.views import View, broadcast_strides, collapse, total_cost, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
@@ -97,6 +98,15 @@ def pair_tasks(
     return min(options, key=lambda tasks: total_cost(tasks, config))
 
 
+def fold_boxes(fold: PairFold, boxes: Sequence[ResultBox], config: NpuConfig) -> list[SliceTask]:
+    """``pair_tasks`` of all boxes of a result."""
+    tasks = []
+    for box in boxes:
+        first, second = box.operands
+        tasks += pair_tasks(fold, (box.target, first, second), box.bias, box.extent, config)
+    return tasks
+
+
 @dataclass(frozen=True)
 class _Way:
     """The output, the views that are folded, and the operand to copy into the output's place before."""
@@ -117,7 +127,7 @@ def _ways(operands: tuple[View, View, View]) -> Iterator[_Way]:
     """Fold where the operands lie, or with one of them copied where the output goes."""
     out, first, second = operands
     yield _Way(out, first, second)
-    if out.dtype.size == first.dtype.size:
+    if out.dtype.size == first.dtype.size and out.window is None:
         there = replace(out, dtype=first.dtype)
         yield _Way(out, first, there, second)
         yield _Way(out, there, second, first)
@@ -154,7 +164,7 @@ def _fold_task(
     step = {_REDUCE: second.address - first.address}
 
     def nests() -> Iterator[LoopNest]:
-        for walk in walks(extents):
+        for walk in walks(extents, out):
             yield LoopNest(
                 (*walk.loops, LoopSpec(_REDUCE, 2, Role.REDUCE)),
                 walk.operand(views[0]),
@@ -163,6 +173,7 @@ def _fold_task(
                 walk.operand(views[2]) if bias else None,
                 fold.alu,
                 fold.act,
+                window=out.window,
                 vector=min(filter(None, (walk.vector, fold.vector)), default=0),
             )
 

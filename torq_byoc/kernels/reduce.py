@@ -153,7 +153,7 @@ class Reduce(CarryingKernel):
         widest = _widest(graph, node, config)
 
         def nests() -> Iterator[LoopNest]:
-            for walk in walks(extents):
+            for walk in walks(extents, views[0]):
                 yield LoopNest(
                     (*walk.loops, *loops),
                     walk.operand(views[0]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -40,6 +40,11 @@ class Slice(MovementKernel):
         )
         extent = ((size - 1) * step + 1 for size, step in zip(output.extent, steps, strict=True))
         return Region(tuple(start), tuple(extent))
+
+    def copied(self, graph: OpGraph, node: Node) -> Mapping[int, tuple[int, ...]]:
+        """The input, from where the slice begins, if no element is skipped."""
+        del graph
+        return {0: tuple(-begin for begin in node.attrs["begin"])} if set(_steps(node)) <= {1} else {}
 
     def tasks(
         self,

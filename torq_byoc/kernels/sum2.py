@@ -12,10 +12,11 @@ from torq_byoc.kernels.dsl import LoopNest, Operand, cheapest
 from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
-from torq_byoc.kernels.pairwise import PairFold, PairKernel, pair_tasks, pair_weights
+from torq_byoc.kernels.pairwise import PairFold, PairKernel, fold_boxes, pair_weights
+from torq_byoc.kernels.result_boxes import ResultBox, result_boxes
 from torq_byoc.kernels.results import finish, node_act, widen
 from torq_byoc.kernels.sum_plan import SumPlan, plan_sum, weights_as_seen
-from torq_byoc.kernels.views import View, collapse, walks
+from torq_byoc.kernels.views import collapse, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, ActMode, AluConfig, Op0, SliceTask
@@ -26,6 +27,7 @@ class Sum2(PairKernel):
     """``sum2``: y = rescale(a * wa + b * wb)."""
 
     op = "sum2"
+    writes_phases = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """The weighted sum in the machine's accumulator, then the rescale."""
@@ -75,7 +77,7 @@ class Sum2(PairKernel):
     ) -> list[SliceTask]:
         """One pass over one tensor, or a fold of two (see ``pairwise``)."""
         plan = _plan(graph, node)
-        target, operands = self.views(graph, node, region, output, inputs)
+        operands = self.operands(graph, node, region, inputs)
         data = operands[0].dtype
         bias = bias_view(plan.rescale, region, constants, is_float=data.is_float)
         act = node_act(node, ActMode.ACT, data)
@@ -83,10 +85,10 @@ class Sum2(PairKernel):
         weight = None
         if plan.weights is not None:
             weight = pair_weights(constants[0].granule(0), DType.of(plan.weights.dtype))
+        boxes = result_boxes(output, region, operands, bias)
         if len(operands) == 2:
-            fold = PairFold(alu, act, weight)
-            return pair_tasks(fold, (target, operands[0], operands[1]), bias, region.extent, config)
-        return [_single(alu, act, weight, (target, operands[0]), bias, region, config)]
+            return fold_boxes(PairFold(alu, act, weight), boxes, config)
+        return [_single(alu, act, weight, box, config) for box in boxes]
 
 
 def _plan(graph: OpGraph, node: Node) -> SumPlan:
@@ -105,25 +107,24 @@ def _single(
     alu: AluConfig,
     act: ActConfig,
     weight: Operand | None,
-    operands: tuple[View, View],
-    bias: View | None,
-    region: Region,
+    box: ResultBox,
     config: NpuConfig,
 ) -> SliceTask:
     """One tensor times one weight, the other operand in the bias."""
-    extents, views = collapse(region.extent, (*operands, *([bias] if bias else [])))
+    extents, views = collapse(box.extent, (box.target, *box.operands, *([box.bias] if box.bias else [])))
     factor = None if weight is None else Operand(weight.base, weight.dtype)
 
     def nests() -> Iterator[LoopNest]:
-        for walk in walks(extents):
+        for walk in walks(extents, views[0]):
             yield LoopNest(
                 walk.loops,
                 walk.operand(views[0]),
                 walk.operand(views[1]),
                 factor,
-                walk.operand(views[2]) if bias else None,
+                walk.operand(views[2]) if box.bias else None,
                 alu,
                 act,
+                window=views[0].window,
                 vector=walk.vector,
             )
 

@@ -12,6 +12,7 @@ from torq_byoc.kernels.bias_operand import bias_constants, bias_view
 from torq_byoc.kernels.elementwise import ElementwiseKernel, input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.result_boxes import result_boxes
 from torq_byoc.kernels.results import entries_for, node_act, widen
 from torq_byoc.kernels.unary import unary_task
 from torq_byoc.npu_model.config import NpuConfig
@@ -24,6 +25,7 @@ class Table(ElementwiseKernel):
     """``table``: the rescale makes an int16 index of x, the table a value of it; two results a cycle."""
 
     op = "table"
+    writes_phases = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """Index, look-up, output zero point and clip."""
@@ -59,11 +61,13 @@ class Table(ElementwiseKernel):
         inputs: Sequence[Placement],
         constants: Sequence[ConstantPlacement],
     ) -> list[SliceTask]:
-        """One pass."""
-        target, (source,) = self.views(graph, node, region, output, inputs)
+        """One pass, or one a stride phase."""
+        sources = self.operands(graph, node, region, inputs)
         bias = bias_view(node.rescale, region, constants, is_float=False)
-        table = tuple((int(base), int(slope)) for base, slope in node.attrs["table"])
-        return [unary_task(target, source, bias, region.extent, _table_act(graph, node), config, table)]
+        table = tuple(map(tuple, np.asarray(node.attrs["table"], dtype=np.int64).tolist()))
+        act = _table_act(graph, node)
+        boxes = result_boxes(output, region, sources, bias)
+        return [unary_task(box.target, box.operands[0], box.bias, box.extent, act, config, table) for box in boxes]
 
 
 def _table_act(graph: OpGraph, node: Node) -> ActConfig:

@@ -33,7 +33,7 @@ def unary_task(
     extents, views = collapse(extent, (target, source, *([bias] if bias else [])))
 
     def nests() -> Iterator[LoopNest]:
-        for walk in walks(extents):
+        for walk in walks(extents, views[0]):
             yield LoopNest(
                 walk.loops,
                 walk.operand(views[0]),
@@ -41,6 +41,7 @@ def unary_task(
                 bias=walk.operand(views[2]) if bias else None,
                 alu=PASS,
                 act=act,
+                window=target.window,
                 table=table,
                 vector=walk.vector,
             )

@@ -16,17 +16,22 @@ from torq_byoc.kernels.kernel import Placement, Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.encoding import program_bytes
-from torq_byoc.npu_model.isa import Role, SliceTask
+from torq_byoc.npu_model.isa import OutputWindow, Role, SliceTask
 from torq_byoc.npu_model.timing import task_cycles
 
 
 @dataclass(frozen=True)
 class View:
-    """An operand over a box of axes: LRAM byte address of its first element, bytes between neighbours."""
+    """An operand over a box of axes: LRAM byte address of its first element, bytes between neighbours.
+
+    With a ``window`` the last axis runs over the flat positions of a plane (its stride is 0): there the writer's
+    plane walk says where each result goes, and the lanes must run along it.
+    """
 
     address: int
     dtype: DType
     strides: tuple[int, ...]
+    window: OutputWindow | None = None
 
     def shifted(self, offsets: Sequence[int]) -> View:
         """The view that starts ``offsets`` elements further along each axis."""
@@ -124,9 +129,10 @@ class Walk:
         return Operand(view.address, view.dtype, strides | (extra or {}))
 
 
-def walks(extent: Sequence[int]) -> Iterator[Walk]:
-    """All choices of the lane loop for a collapsed box, the innermost axis first."""
-    for lane in reversed(range(len(extent))):
+def walks(extent: Sequence[int], target: View | None = None) -> Iterator[Walk]:
+    """All choices of the lane loop for a collapsed box, the innermost axis first; the last one for a window."""
+    lanes = reversed(range(len(extent)))
+    for lane in [len(extent) - 1] if target and target.window else lanes:
         axes = (*(axis for axis in range(len(extent)) if axis != lane), lane)
         loops = tuple(LoopSpec(f"x{axis}", extent[axis], Role.LANE if axis == lane else Role.PARALLEL) for axis in axes)
         yield Walk(loops, axes, _short_vector(extent[lane]))

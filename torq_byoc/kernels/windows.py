@@ -91,11 +91,6 @@ class Axis:
         return Axis(self.size // self.stride, self.out, kernel, pad=-(-self.pad // self.stride))
 
     @property
-    def ends_whole(self) -> bool:
-        """Whether every output range reads whole units, so that folding changes nothing about what is loaded."""
-        return (self.reach + 1 - self.pad) % self.stride == 0
-
-    @property
     def is_walkable(self) -> bool:
         """Whether a plane walk can follow this axis: every window touches the tensor, and a folded axis stays
         within the whole units of a tensor that ends inside a unit."""

@@ -26,15 +26,18 @@ _DTYPE_CODE = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _KINDS = tuple(DimKind)
 
 
-def _twin(ndls: Sequence[Ndl], position: int) -> int | None:
-    """The first register descriptor before ``position`` with the same dims, when there are any dims."""
-    dims = ndls[position].dims
-    if not dims:
-        return None
-    for earlier in range(position):
-        if ndls[earlier].agent not in MEMORY_AGENTS and ndls[earlier].dims == dims:
-            return earlier
-    return None
+def _twins(ndls: Sequence[Ndl]) -> list[int | None]:
+    """For every register descriptor the first one before it with the same dims, when there are any dims."""
+    twins: list[int | None] = []
+    first: list[tuple[tuple[NdlDim, ...], int]] = []
+    for position, ndl in enumerate(ndls):
+        twin = None
+        if ndl.agent not in MEMORY_AGENTS and ndl.dims:
+            twin = next((earlier for dims, earlier in first if dims == ndl.dims), None)
+            if twin is None:
+                first.append((ndl.dims, position))
+        twins.append(twin)
+    return twins
 
 
 def encode_ndls(ndls: Sequence[Ndl]) -> list[bytes]:
@@ -44,7 +47,7 @@ def encode_ndls(ndls: Sequence[Ndl]) -> list[bytes]:
         InternalError: a value does not fit its field.
     """
     parts = []
-    for position, ndl in enumerate(ndls):
+    for ndl, twin in zip(ndls, _twins(ndls), strict=True):
         code = ndl.agent | _DTYPE_CODE[ndl.dtype] << 4
         count = bits("dims of a descriptor", len(ndl.dims), 7)
         if ndl.agent in MEMORY_AGENTS:
@@ -54,7 +57,6 @@ def encode_ndls(ndls: Sequence[Ndl]) -> list[bytes]:
             continue
         if ndl.base or any(dim.stride for dim in ndl.dims):
             raise does_not_fit(ndl.agent.name, ndl, "of a register descriptor, which has no address")
-        twin = _twin(ndls, position)
         parts.append(pack(_NDL, ndl.agent.name, code, count if twin is None else _SHARED | twin))
         if twin is None:
             parts += [_encode_register_dim(dim) for dim in ndl.dims]
@@ -79,11 +81,11 @@ def _encode_register_dim(dim: NdlDim) -> bytes:
 def ndls_bytes(ndls: Sequence[Ndl]) -> int:
     """Size of the encoded descriptors in bytes, without encoding them."""
     size = 0
-    for position, ndl in enumerate(ndls):
+    for ndl, twin in zip(ndls, _twins(ndls), strict=True):
         size += _NDL.size
         if ndl.agent in MEMORY_AGENTS:
             size += _BASE.size + _MEMORY_DIM.size * len(ndl.dims)
-        elif _twin(ndls, position) is None:
+        elif twin is None:
             size += _REGISTER_DIM.size * len(ndl.dims)
     return size
 

@@ -10,6 +10,7 @@ EMPTY = np.zeros((0, 2), np.int64)
 
 _ENUMERATE_LIMIT = 1 << 18
 _SPAN_LIMIT = 1 << 26
+_LOOP_LIMIT = 512
 
 
 def interval(start: int, end: int) -> np.ndarray:
@@ -46,6 +47,32 @@ def union(sets: Iterable[np.ndarray]) -> np.ndarray:
 def size(intervals: np.ndarray) -> int:
     """Bytes in the set."""
     return int((intervals[:, 1] - intervals[:, 0]).sum())
+
+
+def assign(memory: np.ndarray, touched: np.ndarray, value: int) -> None:
+    """Set the elements of an array, one a byte, that belong to a set."""
+    if len(touched) <= _LOOP_LIMIT:
+        for start, end in touched.tolist():
+            memory[start:end] = value
+        return
+    memory[int(touched[0, 0]) : int(touched[-1, 1])][_mask(touched)] = value
+
+
+def select(memory: np.ndarray, touched: np.ndarray) -> np.ndarray:
+    """The elements of an array, one a byte, that belong to a set."""
+    if not len(touched):
+        return memory[:0]
+    hull = memory[int(touched[0, 0]) : int(touched[-1, 1])]
+    return hull if len(touched) == 1 else hull[_mask(touched)]
+
+
+def _mask(touched: np.ndarray) -> np.ndarray:
+    """Which bytes between the first and the last of a set belong to it."""
+    low = int(touched[0, 0])
+    edges = np.zeros(int(touched[-1, 1]) - low + 1, np.int8)
+    edges[touched[:, 0] - low] = 1
+    edges[touched[:, 1] - low] = -1
+    return np.cumsum(edges[:-1], dtype=np.int8).view(bool)
 
 
 def first_common(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:

@@ -30,8 +30,9 @@ class Nest:
         self.steps = math.prod(-(-extent // unit) for extent, unit in zip(self.extents, self.units, strict=True))
         self.planar = planar_loops(task)
         self.lane = self.planar["lane"]
-        self.walked: list[tuple[NdlDim, ...]] = []
-        """Dims of register descriptors that were looked at: most of them share theirs."""
+        self.walked: set[tuple[int, bool]] = set()
+        """Dims of register descriptors that were looked at, by identity (most share theirs), and whether an agent that
+        repeats walked them."""
 
     def logic_loops(self, ndl: Ndl) -> frozenset[int]:
         """Loops whose addresses come from plane or window logic, not from strides."""
@@ -44,16 +45,18 @@ class Nest:
 
 def ndl_problems(nest: Nest, ndl: Ndl, config: NpuConfig) -> list[str]:
     """Everything about a descriptor that the machine cannot express or that contradicts its nest."""
-    problems = _fields(ndl, config.limits)
+    agent, walk = ndl.agent, (id(ndl.dims), ndl.agent in _REPEATING)
+    known = agent not in MEMORY_AGENTS and not ndl.base and walk in nest.walked
+    problems = [] if known else _fields(ndl, config.limits)
     if problems:
         return problems
-    if ndl.agent in _FULL_WALK and ndl.cycles() != nest.steps:
-        problems.append(f"{ndl.cycles()} steps in a nest of {nest.steps}")
-    if ndl.agent in MEMORY_AGENTS:
+    if agent in _FULL_WALK and (cycles := ndl.cycles()) != nest.steps:
+        problems.append(f"{cycles} steps in a nest of {nest.steps}")
+    if agent in MEMORY_AGENTS:
         problems += _memory_walk(nest, ndl)
         problems += _bus(nest, ndl, config)
-    elif not any(ndl.dims is walked for walked in nest.walked):
-        nest.walked.append(ndl.dims)
+    elif not known:
+        nest.walked.add(walk)
         for loop, dims in _by_loop(ndl).items():
             problems += _mixed_radix(nest, loop, dims, moves=False, held=False)
     return problems

@@ -37,6 +37,9 @@ class Tenancies:
             [_LIVE if space and number not in written else _AWAITED for number, space in enumerate(self._space)],
             np.int8,
         )
+        started = self._state == _LIVE
+        self._live = [np.flatnonzero(started & (self._space == space)) for space in (_LRAM, _XRAM)]
+        """Numbers of the live buffers of each memory: few in LRAM, where each byte has one tenant at most."""
 
     def problems(self, job: Job, info: JobInfo, access: JobAccess) -> Iterator[str]:
         """What the job touches that is not declared for it, or is not there any more."""
@@ -58,9 +61,11 @@ class Tenancies:
             if self._state[number] != _AWAITED:
                 continue
             low, high, space = self._low[number], self._high[number], self._space[number]
-            shared = (self._space == space) & (self._low < high) & (self._high > low) & (self._state == _LIVE)
-            self._state[shared] = _OVER
+            live = self._live[space]
+            over = live[(self._low[live] < high) & (self._high[live] > low)]
+            self._state[over] = _OVER
             self._state[number] = _LIVE
+            self._live[space] = np.append(np.setdiff1d(live, over, assume_unique=True), number)
             memory.forget(int(low), int(high), lram=space == _LRAM)
 
     def _extent(self, numbers: tuple[int, ...], space: int) -> np.ndarray:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, StartDma
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.xram import Region, XramMap
 
 UNDEFINED, DATA, CODE, NSS = 0, 1, 2, 3
 _KIND = {"program": CODE, "nss": NSS}
-_LOOP_LIMIT = 512
 
 
 class Memory:
@@ -59,7 +59,7 @@ class Memory:
 
     def define(self, written: np.ndarray) -> None:
         """Note that a slice wrote these bytes."""
-        _assign(self._lram, written, DATA)
+        intervals.assign(self._lram, written, DATA)
 
     def forget(self, start: int, end: int, *, lram: bool) -> None:
         """Make bytes undefined, in LRAM or where the program may write in XRAM."""
@@ -94,20 +94,3 @@ class Memory:
             missing = region.end - region.start - int(self._defined[region.start].sum())
             if missing:
                 yield region.name, missing
-
-
-def _mask(wanted: np.ndarray) -> np.ndarray:
-    """Which bytes between the first and the last of a set belong to it."""
-    low = int(wanted[0, 0])
-    edges = np.zeros(int(wanted[-1, 1]) - low + 1, np.int8)
-    edges[wanted[:, 0] - low] = 1
-    edges[wanted[:, 1] - low] = -1
-    return np.cumsum(edges[:-1], dtype=np.int8).view(bool)
-
-
-def _assign(memory: np.ndarray, wanted: np.ndarray, kind: int) -> None:
-    if len(wanted) <= _LOOP_LIMIT:
-        for start, end in wanted.tolist():
-            memory[start:end] = kind
-        return
-    memory[int(wanted[0, 0]) : int(wanted[-1, 1])][_mask(wanted)] = kind

@@ -22,6 +22,8 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from torq_byoc.errors import CalibrationError, QuantizationError
 from torq_byoc.quantize import parameters, rules
+from torq_byoc.quantize.add_scales import share_add_units
+from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.float_model import observe
 from torq_byoc.quantize.parameters import TensorQuantization
@@ -130,6 +132,15 @@ class _Writer:
             return reader
         return reader if node.op_type == "MatMul" and self._is_bias_add(reader, name) else None
 
+    def _integer_producer(self, name: str) -> onnx.NodeProto | None:
+        node = self.producer.get(name)
+        return node if node is not None and self._has_integer_form(node) else None
+
+    def _sole_integer_reader(self, name: str) -> onnx.NodeProto | None:
+        readers = self.readers.get(name, [])
+        alone = len(readers) == 1 and name not in self.outputs and self._has_integer_form(readers[0])
+        return readers[0] if alone else None
+
     def _is_bias_add(self, node: onnx.NodeProto, matmul: str) -> bool:
         other = [name for name in node.input if name != matmul]
         if node.op_type != "Add" or len(other) != 1 or other[0] not in self.constants:
@@ -152,6 +163,9 @@ class _Writer:
 
     def write(self, found: Mapping[str, TensorQuantization]) -> onnx.ModelProto:
         """The quantized model, given parameters for every tensor of ``to_observe``."""
+        integer = [node for node in self.graph.node if self._has_integer_form(node)]
+        found = share_add_units(integer, found, self._integer_producer)
+        found = share_concat_scales(integer, found, self._integer_producer, self._sole_integer_reader)
         for value in self.graph.input:
             self._quantize_if_read(value.name, found)
         for node in self.graph.node:

@@ -1,9 +1,10 @@
 """Fold a clip that stands alone into the operator before it.
 
     conv2d -> act (codes unchanged, clip to [lo, hi])   becomes   conv2d with the clip [lo, hi]
+    concat -> act (codes unchanged, clip to the type)   becomes   concat
 
 Quantized exports often give a relu a quantize of its own with the scale of the layer before.  The codes are
-then only clipped, which the layer's own rescale does for nothing.  Exact.
+then only clipped, which the layer's own rescale does for nothing, or not even that.  Exact.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def fold_clips(graph: OpGraph) -> OpGraph:
     """The graph without the ``act`` nodes that only clip the codes of a tensor nobody else reads."""
     readers = graph.consumers()
     producers: dict[str, Node] = {}
+    same: dict[str, str] = {}
     for node in graph.nodes:
+        node = replace(node, inputs=tuple(same.get(name, name) for name in node.inputs))
         source = producers.get(node.inputs[0]) if node.inputs else None
         if (
             source is not None
@@ -32,6 +35,9 @@ def fold_clips(graph: OpGraph) -> OpGraph:
         ):
             del producers[source.output]
             node = _clipped(source, node)
+        elif _only_clips(graph, node) and _clips_nothing(graph, node) and node.output not in graph.outputs:
+            same[node.output] = node.inputs[0]
+            continue
         producers[node.output] = node
     return replace(graph, nodes=tuple(producers.values()), tensors=_used(graph, tuple(producers.values())))
 
@@ -46,6 +52,11 @@ def _only_clips(graph: OpGraph, node: Node) -> bool:
         return False
     unit = np.all(np.asarray(rescale.scale, np.float64) == np.ldexp(1.0, rescale.shift))
     return bool(unit and np.all(rescale.bias == -rescale.zero_point))
+
+
+def _clips_nothing(graph: OpGraph, node: Node) -> bool:
+    low, high = graph.tensors[node.output].dtype.integer_range
+    return node.rescale is not None and node.rescale.clip_min <= low and node.rescale.clip_max >= high
 
 
 def _takes_clip(graph: OpGraph, node: Node, clip: Node) -> bool:

@@ -11,12 +11,14 @@ from torq_byoc.errors import InternalError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
 from torq_byoc.relay_patterns.fold_clips import fold_clips
 from torq_byoc.relay_patterns.group import declare_input, lower_group, source_quantization
 from torq_byoc.relay_patterns.legalize import legalize
 from torq_byoc.relay_patterns.patterns import pattern_named
 from torq_byoc.relay_patterns.quant_params import QuantParams
 from torq_byoc.relay_patterns.separable_pools import separate_pools
+from torq_byoc.relay_patterns.separable_sums import separate_sums
 from torq_byoc.relay_patterns.separate_outputs import separate_outputs
 from torq_byoc.relay_patterns.share_repeats import share_repeats
 from torq_byoc.relay_patterns.view import View
@@ -57,7 +59,8 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
             raise _foreign(symbol, type(value).__name__)
     for result in _results(function, values):
         builder.output(tensors[result])
-    graph = separate_pools(fold_clips(builder.finish()), config)
+    graph = absorb_channel_shuffles(fold_clips(builder.finish()))
+    graph = separate_sums(separate_pools(graph, config), config)
     return legalize(separate_outputs(share_repeats(graph)), config)
 
 

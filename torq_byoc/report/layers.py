@@ -1,13 +1,14 @@
-"""One row a layer: tiles, cycles, what bounds it, bytes."""
+"""One row a layer: tiles, cycles, what bounds it, bytes, transfers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torq_byoc.compiled_model import Layer
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.isa import Engine
 from torq_byoc.npu_model.timing import Event
 from torq_byoc.report.measure import Measurement
 
@@ -52,15 +53,27 @@ def _row(layer: Layer, events: Sequence[Event], config: NpuConfig, offset: int) 
         "start": offset + min((event.start for event in events), default=0),
         "end": offset + max((event.end for event in events), default=0),
         "bound_by": max(engines, key=lambda name: engines[name]) if cycles else "none",
-        "utilisation": layer.macs / (_peak(layer, config) * cycles) if cycles else 0.0,
+        "utilisation": layer.macs / (peak_macs(layer.dtype, config) * cycles) if cycles else 0.0,
         "macs": layer.macs,
         "resident": layer.resident,
         "bytes": dict(layer.bytes),
+        "transfers": {
+            "in": sum(event.engine is Engine.DMA_IN for event in events),
+            "out": sum(event.engine is Engine.DMA_OUT for event in events),
+        },
     }
 
 
-def _peak(layer: Layer, config: NpuConfig) -> int:
-    """MACs a cycle of all slices for the layer's type, with weights of 8 bits (bf16 for bf16)."""
-    data = DType(layer.dtype)
+def directions(nbytes: Mapping[str, int]) -> dict[str, int]:
+    """A layer's bytes by direction, "in" and "out"."""
+    moved = {"in": 0, "out": 0}
+    for key, value in nbytes.items():
+        moved[key.partition("_")[0]] += value
+    return moved
+
+
+def peak_macs(dtype: str, config: NpuConfig) -> int:
+    """MACs a cycle of all slices for layers of a type, with weights of 8 bits (bf16 for bf16)."""
+    data = DType(dtype)
     weight = DType.BF16 if data.is_float else DType.INT8
     return config.slices * config.peak_macs(data, weight)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torq_byoc.npu_model.isa import Engine
 from torq_byoc.npu_model.trace import trace
+from torq_byoc.report.layers import directions
 from torq_byoc.report.measure import Measurement
 
 
@@ -14,17 +15,14 @@ def level_costs(measurement: Measurement) -> dict[str, dict[str, Any]]:
     model = measurement.model
     floor = model.facts.floor
     layers = [layer for partition in model.partitions for layer in partition.facts.layers]
-    moved = {"in": 0, "out": 0}
-    for layer in layers:
-        for key, nbytes in layer.bytes.items():
-            moved[key.split("_")[0]] += nbytes
+    moved = [directions(layer.bytes) for layer in layers]
     return {
         "tensor": {"macs": floor.macs, "in_bytes": floor.in_bytes, "out_bytes": floor.out_bytes},
         "scheduled": {
             "estimated_cycles": round(sum(layer.estimate for layer in layers)),
             "tiles": sum(layer.tiles for layer in layers),
         },
-        "torq_hl": {"in_bytes": moved["in"], "out_bytes": moved["out"]},
+        "torq_hl": {f"{way}_bytes": sum(nbytes[way] for nbytes in moved) for way in ("in", "out")},
         "torq_hw": {"cycles": measurement.total_cycles, **_machine_code(measurement)},
     }
 

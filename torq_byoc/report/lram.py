@@ -1,4 +1,4 @@
-"""What LRAM holds over time, followed through a program's jobs: occupancy, and who feeds whom.
+"""What LRAM holds over time, followed through a program's jobs: occupancy, and what lies where.
 
 A byte is occupied from the start of the job that writes it to the end of the last job that reads it before
 it is written again.  Every operand counts with the whole span between its first and last byte.
@@ -6,12 +6,12 @@ it is written again.  Every operand counts with the whole span between its first
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.npu_model.footprint import task_footprint
+from torq_byoc.npu_model.footprint import TaskFootprint, task_footprint
 from torq_byoc.npu_model.isa import Engine, StartDma, StartSlice
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.timing import Timeline
@@ -37,12 +37,10 @@ class LramUse:
 
     Attributes:
         occupancy: (cycle, bytes) at every change.
-        edges: (writing job, reading job), each pair once.
         spans: what lies where, in the order of first use.
     """
 
     occupancy: tuple[tuple[int, int], ...]
-    edges: tuple[tuple[int, int], ...]
     spans: tuple[LramSpan, ...]
 
     @property
@@ -55,34 +53,34 @@ def follow_lram(program: Program, timeline: Timeline) -> LramUse:
     """Follow every write and read of LRAM in program order."""
     times = {event.job: (event.start, event.end) for event in timeline.events}
     cells = _Cells(program.config.lram_bytes, program.config.lram_word)
-    edges: dict[tuple[int, int], None] = {}
     spans: dict[LramSpan, None] = {}
     for step in trace(program):
         for job in step.jobs:
             info = program.jobs[job.index]
             start, end = times[job.index]
-            for span in _reads(job):
-                edges.update(dict.fromkeys((writer, job.index) for writer in cells.read(span, end)))
-            for span in _writes(job):
+            footprints = [task_footprint(task) for task in job.tasks]
+            for span in _reads(job, footprints):
+                cells.read(span, end)
+            for span in _writes(job, footprints):
                 cells.write(span, job.index, start, end)
                 kind = "result" if job.engine is Engine.SLICE else info.kind
                 spans[LramSpan(info.label, kind, *span)] = None
-    return LramUse(cells.occupancy(), tuple(edges), tuple(spans))
+    return LramUse(cells.occupancy(), tuple(spans))
 
 
-def _reads(job: Job) -> Iterator[Span]:
+def _reads(job: Job, footprints: Sequence[TaskFootprint]) -> Iterator[Span]:
     if isinstance(job.start, StartSlice):
         yield job.start.address, job.start.address + job.start.size
-        for task in job.tasks:
-            for operand in task_footprint(task).operands.values():
+        for footprint in footprints:
+            for operand in footprint.operands.values():
                 yield from _hull(operand)
     elif isinstance(job.start, StartDma) and job.engine is Engine.DMA_OUT:
         yield _transfer(job.start)
 
 
-def _writes(job: Job) -> Iterator[Span]:
-    for task in job.tasks:
-        yield from _hull(task_footprint(task).writes)
+def _writes(job: Job, footprints: Sequence[TaskFootprint]) -> Iterator[Span]:
+    for footprint in footprints:
+        yield from _hull(footprint.writes)
     if isinstance(job.start, StartDma) and job.engine is Engine.DMA_IN:
         yield _transfer(job.start)
 
@@ -107,11 +105,10 @@ class _Cells:
         self._needed = np.zeros(words, np.int64)
         self._lives: dict[int, int] = {}
 
-    def read(self, span: Span, end: int) -> list[int]:
-        """Note a read that ends at a time; returns the jobs that wrote what it reads."""
+    def read(self, span: Span, end: int) -> None:
+        """Note a read that ends at a time."""
         words = self._slice(span)
         self._needed[words] = np.maximum(self._needed[words], end)
-        return [int(writer) for writer in np.unique(self._writer[words]) if writer >= 0]
 
     def write(self, span: Span, job: int, start: int, end: int) -> None:
         """Note a write; a word that the same job wrote before stays alive since then.

@@ -9,6 +9,7 @@ from functools import cached_property
 from torq_byoc.compiled_model import CompiledModel, Partition
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.timing import Timeline, simulate_timeline
+from torq_byoc.report.flows import Flow, follow_flows
 from torq_byoc.report.lram import LramUse, follow_lram
 
 
@@ -46,6 +47,11 @@ class Measurement:
     def lram(self) -> tuple[LramUse, ...]:
         """What each partition keeps in LRAM over time."""
         return tuple(follow_lram(partition.program, timeline) for partition, timeline in self.parts())
+
+    @cached_property
+    def flows(self) -> tuple[tuple[Flow, ...], ...]:
+        """Which job's bytes each job of each partition uses."""
+        return tuple(follow_flows(partition.program) for partition in self.model.partitions)
 
 
 def measure(model: CompiledModel, profile: str = "reference") -> Measurement:

@@ -1,16 +1,22 @@
-"""The timeline as Chrome trace JSON, for ui.perfetto.dev or chrome://tracing: one nanosecond shown is one cycle."""
+"""The timeline as Chrome trace JSON, for ui.perfetto.dev or chrome://tracing: one nanosecond shown is one cycle.
+
+Perfetto sorts events by time, keeps the file's order among equal times, and binds the end of an arrow to the
+job begun last on its track; it cuts times to whole nanoseconds after multiplying by 1000.  Hence every job is
+followed by its own ends of arrows, identifiers are numbers, and times survive that multiplication.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torq_byoc.compiled_model import CompiledModel, Partition
 from torq_byoc.npu_model.container import write_file_atomically
-from torq_byoc.npu_model.program import Program
-from torq_byoc.npu_model.timing import Event, Timeline
+from torq_byoc.npu_model.timing import Timeline
+from torq_byoc.report.flows import Flow
 from torq_byoc.report.lram import LramUse
 from torq_byoc.report.measure import Measurement, measure
 
@@ -35,19 +41,22 @@ def write_trace(path: str | Path, model: CompiledModel, profile: str = "referenc
 def chrome_trace(measurement: Measurement) -> dict[str, Any]:
     """The trace as plain data: tracks for both DMA directions, every slice and the host, and an LRAM counter.
 
-    Partitions follow one another; arrows lead from a load to the slice job that reads it and on to the store.
+    Partitions follow one another.  Arrows lead from the job that wrote bytes to each job that reads them: from a
+    load to the slice job, from there to the next one or to the store, from a store to the load that fetches its
+    bytes again.
     """
     tracks = _tracks(measurement)
     events = list(_metadata(measurement, tracks))
     if measurement.model.facts.cpu_ops:
         events.append(_host_work(measurement))
-    offset = 0
-    for (partition, timeline), use in zip(measurement.parts(), measurement.lram, strict=True):
+    offset = arrows = 0
+    parts = zip(measurement.parts(), measurement.lram, measurement.flows, strict=True)
+    for (partition, timeline), use, flows in parts:
         events += _host_copies(partition, offset, offset + timeline.total_cycles)
-        events += _jobs(partition.program, timeline, tracks, offset)
-        events += _arrows(timeline, use, tracks, offset)
+        events += _jobs(partition, timeline, tracks, offset, _arrows(timeline, flows, tracks, offset, arrows))
         events += _counter(use, offset)
         offset += timeline.total_cycles
+        arrows += len(flows)
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",
@@ -92,47 +101,57 @@ def _host_copies(partition: Partition, start: int, end: int) -> list[dict[str, A
 
 
 def _instant(name: str, cycle: int) -> dict[str, Any]:
-    return {"ph": "i", "s": "t", "pid": PROCESS, "tid": HOST, "ts": cycle / _UNIT, "name": name}
+    return {"ph": "i", "s": "t", "pid": PROCESS, "tid": HOST, "ts": _time(cycle), "name": name}
 
 
-def _jobs(program: Program, timeline: Timeline, tracks: dict[str, int], offset: int) -> Iterator[dict[str, Any]]:
+def _jobs(
+    partition: Partition,
+    timeline: Timeline,
+    tracks: dict[str, int],
+    offset: int,
+    arrows: dict[int, list[dict[str, Any]]],
+) -> Iterator[dict[str, Any]]:
+    """Each job as a bar, followed by its ends of arrows."""
     for event in timeline.events:
-        info = program.jobs[event.job]
+        info = partition.program.jobs[event.job]
         layer = info.label or _SEQUENCER
         verb = _VERBS.get(event.track)
         yield {
             "ph": "X",
             "pid": PROCESS,
             "tid": tracks[event.track],
-            "ts": (offset + event.start) / _UNIT,
-            "dur": (event.end - event.start) / _UNIT,
+            "ts": _time(offset + event.start),
+            "dur": _time(event.end - event.start),
             "name": f"{verb} {info.kind}: {layer}" if verb else layer,
             "cat": event.track,
             "args": {"layer": layer, "job": event.job, "cycles": event.end - event.start, "bytes": event.nbytes},
         }
+        yield from arrows.get(event.job, ())
 
 
-def _arrows(timeline: Timeline, use: LramUse, tracks: dict[str, int], offset: int) -> Iterator[dict[str, Any]]:
+def _arrows(
+    timeline: Timeline, flows: tuple[Flow, ...], tracks: dict[str, int], offset: int, first: int
+) -> dict[int, list[dict[str, Any]]]:
+    """The ends of arrows by job, numbered from ``first``: in the writer's last cycle and in the reader's first one."""
     events = {event.job: event for event in timeline.events}
-    for number, (writer, reader) in enumerate(use.edges):
-        identity = f"{offset}.{number}"
-        yield _arrow_end("s", identity, events[writer], tracks, offset)
-        yield {**_arrow_end("f", identity, events[reader], tracks, offset), "bp": "e"}
-
-
-def _arrow_end(phase: str, identity: str, event: Event, tracks: dict[str, int], offset: int) -> dict[str, Any]:
-    return {
-        "ph": phase,
-        "id": identity,
-        "pid": PROCESS,
-        "tid": tracks[event.track],
-        "ts": (offset + event.start) / _UNIT,
-        "name": "data",
-        "cat": "data",
-    }
+    ends: dict[int, list[dict[str, Any]]] = {}
+    for identity, flow in enumerate(flows, start=first):
+        writer, reader = events[flow.writer], events[flow.reader]
+        common = {"id": identity, "pid": PROCESS, "name": f"through {flow.memory.upper()}", "cat": "data"}
+        leave = offset + max(writer.start, writer.end - 1)
+        ends.setdefault(flow.writer, []).append({**common, "ph": "s", "tid": tracks[writer.track], "ts": _time(leave)})
+        ends.setdefault(flow.reader, []).append(
+            {**common, "ph": "f", "bp": "e", "tid": tracks[reader.track], "ts": _time(offset + reader.start)}
+        )
+    return ends
 
 
 def _counter(use: LramUse, offset: int) -> Iterator[dict[str, Any]]:
     for cycle, held in use.occupancy:
-        time = (offset + cycle) / _UNIT
-        yield {"ph": "C", "pid": PROCESS, "ts": time, "name": "LRAM in use", "args": {"bytes": held}}
+        yield {"ph": "C", "pid": PROCESS, "ts": _time(offset + cycle), "name": "LRAM in use", "args": {"bytes": held}}
+
+
+def _time(cycle: int) -> float:
+    """Microseconds that readers turn back into this number of nanoseconds, rounding down."""
+    time = cycle / _UNIT
+    return time if int(time * _UNIT) == cycle else math.nextafter(time, math.inf)

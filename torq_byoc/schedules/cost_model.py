@@ -3,6 +3,9 @@
 A node is a pipeline of three stages, transfers in, slices, transfers out, that work on different tiles at
 the same time when operands are double buffered.  Its time is that of the busiest stage plus what the other
 two need to fill and to drain; without double buffering the stages follow one another.
+
+Among its neighbours a node costs less than alone: constants and programs do not wait for the node before, so where
+LRAM has room for both some of them are loaded beside it.  The search compares decisions by that cost.
 """
 
 from __future__ import annotations
@@ -38,6 +41,10 @@ def rank_of(cycles: Any, tiles: Any, transfers: Any) -> Any:
     return cycles + FEWER_TILES * tiles + CONTENTION * np.maximum(0.0, transfers - cycles)
 
 
+EARLY_SHARE = 0.5
+"""How much of what can be loaded beside the node before is taken to be: that node needs the channel as well."""
+
+
 @dataclass(frozen=True)
 class CostWeights:
     """Constants of the model that no descriptor gives; fitted against simulator runs.
@@ -55,9 +62,11 @@ class CostWeights:
 
 @dataclass(frozen=True)
 class Cost:
-    """Estimated cost of a node: total cycles, busy cycles of each stage, bytes, LRAM demand, tiles."""
+    """Estimated cost of a node: cycles alone and among its neighbours, busy cycles of each stage, bytes, LRAM demand,
+    tiles."""
 
     cycles: float
+    chained: float
     dma_in: float
     dma_out: float
     slices: float
@@ -74,7 +83,7 @@ class Cost:
     @property
     def rank(self) -> tuple[float, float]:
         """What the search minimises (see ``rank_of``), then bytes."""
-        return (float(rank_of(self.cycles, self.tiles, self.dma_in + self.dma_out)), self.nbytes)
+        return (float(rank_of(self.chained, self.tiles, self.dma_in + self.dma_out)), self.nbytes)
 
 
 def estimate(
@@ -109,66 +118,94 @@ def estimate(
         program_bytes += times * tile.program_bytes
         program_peak = max(program_peak, tile.program_peak)
         parts += times * tile.jobs
-    cycles = float(pipeline(model.config, moved, weights, decision.buffers, slices, program_bytes, parts)[0])
+    stages = stages_of(model.config, moved, weights, slices, program_bytes, parts)
     in_bytes = float(moved.in_bytes[0]) + program_bytes
     out_bytes = float(moved.out_bytes[0])
     word, rate = model.config.lram_word, model.config.dma_bytes_per_cycle
     demand = int(moved.demand(decision.buffers)[0]) + 2 * (-(-program_peak // word) * word)
-    return Cost(cycles, in_bytes / rate, out_bytes / rate, slices, in_bytes, out_bytes, demand, int(moved.tiles[0]))
+    cycles = float(stages.alone(decision.buffers)[0])
+    chained = float(stages.chained(decision.buffers, np.array([has_neighbours_room(demand, model.config)]))[0])
+    return Cost(
+        cycles, chained, in_bytes / rate, out_bytes / rate, slices, in_bytes, out_bytes, demand, int(moved.tiles[0])
+    )
 
 
-def pipeline(
+def has_neighbours_room(demand: Any, config: NpuConfig) -> Any:
+    """Whether a node that takes so many bytes of LRAM leaves room to load its constants beside the node before."""
+    return demand * 2 <= config.lram_usable
+
+
+def stages_of(
     config: NpuConfig,
     moved: Traffic,
     weights: CostWeights,
-    buffers: int,
     slices: float,
     program_bytes: float | np.ndarray,
     parts: int | np.ndarray,
-) -> np.ndarray:
-    """Cycles of n tilings.
+) -> Stages:
+    """The stages of n tilings.
 
     Args:
         config: the machine.
         moved: data movement of the tilings.
         weights: constants of the model.
-        buffers: 2 overlaps the stages, 1 does not.
         slices: busy cycles of the slowest slice over all tiles.
         program_bytes: bytes of all slice programs, loaded for every tile.
         parts: slice jobs of all tiles.
     """
     rate, tiles = config.dma_bytes_per_cycle, moved.tiles
     nss_bytes = weights.nss_bytes_a_start * (moved.loads + moved.stores + 2 * parts)
-    dma_in = (moved.in_bytes + program_bytes + nss_bytes + weights.run_bytes * moved.runs) / rate
-    dma_out = moved.out_bytes / rate
-    fill, drain = (moved.first_in + program_bytes / tiles) / rate, moved.last_out / rate
-    return overlapped(dma_in, slices, dma_out, fill, drain, tiles, buffers) + weights.tile_cycles * tiles
+    return Stages(
+        dma_in=(moved.in_bytes + program_bytes + nss_bytes + weights.run_bytes * moved.runs) / rate,
+        slices=slices,
+        dma_out=moved.out_bytes / rate,
+        fill=(moved.first_in + program_bytes / tiles) / rate,
+        data_fill=moved.first_data / rate,
+        drain=moved.last_out / rate,
+        steps=tiles,
+        overhead=weights.tile_cycles * tiles,
+    )
 
 
-def overlapped(
-    dma_in: float | np.ndarray,
-    slices: float | np.ndarray,
-    dma_out: float | np.ndarray,
-    fill: float | np.ndarray,
-    drain: float | np.ndarray,
-    steps: int | np.ndarray,
-    buffers: int,
-) -> np.ndarray:
-    """Cycles of a pipeline of three stages over so many steps.
+@dataclass(frozen=True)
+class Stages:
+    """A pipeline of three stages over some steps, for one decision or for n of them at once (arrays).
 
-    Args:
+    Attributes:
         dma_in, slices, dma_out: busy cycles of the stages.
         fill: cycles of the first step's transfers in.
+        data_fill: those among them that bring data, not constants or programs.
         drain: cycles of the last step's transfer out.
         steps: tiles or bands.
-        buffers: 2 overlaps the stages, 1 does not.
+        overhead: cycles that nothing hides.
     """
-    serial = dma_in + slices + dma_out
-    if buffers == 1:
-        return np.asarray(serial)
-    one = slices / steps
-    together = np.maximum(np.maximum(dma_in + one + drain, fill + slices + drain), fill + one + dma_out)
-    return np.where(np.equal(steps, 1), serial, together)
+
+    dma_in: float | np.ndarray
+    slices: float | np.ndarray
+    dma_out: float | np.ndarray
+    fill: float | np.ndarray
+    data_fill: float | np.ndarray
+    drain: float | np.ndarray
+    steps: int | np.ndarray
+    overhead: float | np.ndarray
+
+    def alone(self, buffers: int) -> np.ndarray:
+        """Cycles when nothing runs beside the pipeline; 2 buffers overlap the stages, 1 does not."""
+        return self._cycles(buffers, 0.0)
+
+    def chained(self, buffers: int, room: np.ndarray | bool) -> np.ndarray:
+        """Cycles after another pipeline; with ``room``, part of the first step's constants is loaded beside it."""
+        return self._cycles(buffers, np.where(room, EARLY_SHARE * (self.fill - self.data_fill), 0.0))
+
+    def _cycles(self, buffers: int, early: float | np.ndarray) -> np.ndarray:
+        """Cycles when ``early`` cycles of the transfers in have passed before."""
+        if buffers == 1:
+            stages = self.dma_in - early + self.slices + self.dma_out
+        else:
+            one = self.slices / self.steps
+            last_load = self.dma_in - early + one + self.drain
+            stages = np.maximum(last_load, self.fill - early + np.maximum(self.slices + self.drain, one + self.dma_out))
+        return np.maximum(stages, self.dma_in) + self.overhead
 
 
 def tile_kinds(shape: Sequence[int], tile: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:

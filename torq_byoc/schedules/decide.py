@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.cost_model import Cost, CostWeights, estimate, pipeline, rank_of
+from torq_byoc.schedules.cost_model import Cost, CostWeights, estimate, has_neighbours_room, rank_of, stages_of
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision, NodeOverride
 from torq_byoc.schedules.tiles import tile_counts
-from torq_byoc.schedules.traffic import TilingTable, Traffic
+from torq_byoc.schedules.traffic import Traffic, tiling_table
 
 FREE = NodeOverride()
 CROWDED_SHARE = 2
@@ -144,7 +144,7 @@ class NodeSpace:
 
     def _crowded(self, tiles: Sequence[tuple[int, ...]]) -> bool:
         """Whether some of the tiles leave little room when their reductions are whole."""
-        moved = TilingTable(self.model, tiles).traffic(range(len(self.model.shape)), self.residency)
+        moved = tiling_table(self.model, tuple(tiles)).traffic(range(len(self.model.shape)), self.residency)
         return int(moved.demand(2).max()) * CROWDED_SHARE > self.model.config.lram_usable
 
     def _list(self, tilings: Sequence[_Tilings]) -> None:
@@ -164,7 +164,7 @@ class NodeSpace:
     def _groups_of(self, tilings: _Tilings) -> Iterator[_Group]:
         """The tilings under every loop order and buffering depth."""
         portion, _, tiles = tilings
-        table = TilingTable(self.model, tiles, portion)
+        table = tiling_table(self.model, tuple(tiles), portion)
         cuts = table.counts.max(axis=0).tolist()
         for order in [self.fixed.order] if self.fixed.order else candidates.orders(cuts, table.moves()):
             moved = table.traffic(order, self.residency)
@@ -176,7 +176,9 @@ class NodeSpace:
         whole = self.model.tile_cost(self.model.shape, None, self.residency)
         steps = group.moved.tiles
         slices, program = whole.cycles / self.model.config.slices, steps * (whole.program_bytes / whole.tasks)
-        cycles = pipeline(self.model.config, group.moved, self.weights, group.buffers, slices, program, steps)
+        stages = stages_of(self.model.config, group.moved, self.weights, slices, program, steps)
+        room = has_neighbours_room(group.moved.demand(group.buffers), self.model.config)
+        cycles = stages.chained(group.buffers, room)
         nbytes = group.moved.in_bytes + group.moved.out_bytes + program
         return rank_of(cycles, steps, nbytes / self.model.config.dma_bytes_per_cycle)
 
@@ -237,7 +239,15 @@ class NodeSpace:
             return [decision.split_axis]
         if self.fixed.split_axis is not None:
             return [self.fixed.split_axis[0]]
-        return candidates.split_axes(decision.tile, self.model.steps, self.model.config.slices)
+        axes = candidates.split_axes(decision.tile, self.model.steps, self.model.config.slices)
+        return [*axes, None] if axes != [None] and self._programs_outweigh(decision) else axes
+
+    def _programs_outweigh(self, decision: NodeDecision) -> bool:
+        """Whether loading the further slices' programs may take longer than what they save."""
+        config = self.model.config
+        whole = self.model.tile_cost(self.model.shape, None, self.residency)
+        steps = math.prod(tile_counts(self.model.shape, decision.tile))
+        return steps * config.slices * whole.program_bytes / config.dma_bytes_per_cycle > whole.cycles
 
 
 def _first_of_equals(rows: np.ndarray) -> np.ndarray:

@@ -26,6 +26,9 @@ from torq_byoc.schedules.placements import Granules, dense
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import portion_kinds, portions_of, split_between_slices
 
+_SPLITS = 3
+"""Axes along which dividing a tile between the slices is priced, the most even ones."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -134,6 +137,9 @@ class NodeModel:
         self._whole_regions = [self._input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
         self.streams = self._streams(packed)
         self._cuts: dict[tuple[int, int, int], Cut] = {}
+        self._regions: dict[Region, tuple[Region, ...]] = {}
+        self._parts: dict[Region, tuple[ConstantPart, ...]] = {}
+        self._splits: dict[tuple[int, ...], int | None] = {}
         self._known = _known_costs(config, signature(graph, node))
 
     def layout(self, index: int) -> Layout:
@@ -195,17 +201,31 @@ class NodeModel:
 
     def input_regions(self, output: Region, portion: Portion | None = None) -> tuple[Region, ...]:
         """What the kernel says each tensor input contributes to a box of the output, or to a portion of it."""
-        return tuple(self._input_region(index, output, portion) for index in range(len(self.inputs)))
+        if portion is not None:
+            return tuple(self._input_region(index, output, portion) for index in range(len(self.inputs)))
+        if output not in self._regions:
+            self._regions[output] = tuple(self._input_region(index, output) for index in range(len(self.inputs)))
+        return self._regions[output]
+
+    @property
+    def packs_constants(self) -> bool:
+        """Whether tiles load packed constants."""
+        return bool(self._granules)
 
     def constant_parts(self, output: Region) -> tuple[ConstantPart, ...]:
         """The granules of every packed constant that a box of the output needs."""
-        parts = []
-        for granules in self._granules:
-            first, count = 0, granules.count
-            if granules.axis is not None:
-                first, count = granules.cover(output.start[granules.axis], output.extent[granules.axis])
-            parts.append(ConstantPart(first, count, count * granules.nbytes))
-        return tuple(parts)
+        if output not in self._parts:
+            self._parts[output] = tuple(_part(granules, output) for granules in self._granules)
+        return self._parts[output]
+
+    def even_split(self, extent: Sequence[int]) -> int | None:
+        """The axis along which the slices share a tile of these extents best; None when they cannot."""
+        key = tuple(extent)
+        if key not in self._splits:
+            options = candidates.split_axes(key, self.steps, self.config.slices, _SPLITS)
+            streamed = Residency((False,) * len(self.inputs), False)
+            self._splits[key] = min(options, key=lambda axis: self.tile_cost(key, axis, streamed).cycles)
+        return self._splits[key]
 
     def first_part(self, stream: int, tile: Sequence[int]) -> tuple[int, ...]:
         """Shape of what the first tile needs of an operand: a box, or (granules, bytes a granule)."""
@@ -243,9 +263,23 @@ class NodeModel:
     ) -> SliceCost:
         """A tile, or one portion of it, on all slices."""
         placements = self._placements(tile, residency, portion)
-        jobs = [self._tasks(part, portion, *placements) for part in parts]
+        kinds = [self._kind(part, portion) for part in parts]
+        known: dict[Hashable, list[SliceTask]] = {}
+        for kind, part in zip(kinds, parts, strict=True):
+            if kind not in known:
+                known[kind] = self._tasks(part, portion, *placements)
+        jobs = [known[kind] for kind in kinds]
         self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
         return _slice_cost(jobs)
+
+    def _kind(self, part: Region, portion: Portion | None) -> Hashable:
+        """What the cost of a slice's part depends on: extents, not places; with several operands, which may be walked
+        by their distance from one another, places as well."""
+        if len(self.inputs) > 1:
+            return part
+        regions = self.input_regions(part, portion)
+        counts = tuple(needed.count for needed in self.constant_parts(part))
+        return (part.extent, tuple(region.extent for region in regions), counts)
 
     def _tasks(
         self,
@@ -334,6 +368,13 @@ class NodeModel:
             for part, granules in zip(self.constant_parts(tile), self._granules, strict=True)
         ]
         return output, inputs, constants
+
+
+def _part(granules: Granules, output: Region) -> ConstantPart:
+    first, count = 0, granules.count
+    if granules.axis is not None:
+        first, count = granules.cover(output.start[granules.axis], output.extent[granules.axis])
+    return ConstantPart(first, count, count * granules.nbytes)
 
 
 def _slice_cost(jobs: Sequence[Sequence[SliceTask]]) -> SliceCost:

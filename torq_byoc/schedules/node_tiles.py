@@ -8,11 +8,11 @@ from collections.abc import Hashable
 from typing import Any
 
 from torq_byoc.errors import InternalError
+from torq_byoc.kernels.conv_tile import conv_axes
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.kernels.portion import Portion
 from torq_byoc.kernels.windows import window_axes
-from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.regions import Transfer, read_back
@@ -62,7 +62,7 @@ def tiles_of(graph: OpGraph, node: Node, model: NodeModel, decision: NodeDecisio
         if loads is not None:
             needed, box = inputs, _loop_box(output, portion)
             inputs = tuple(
-                settle(graph, node, position, _read(loads, position, box, decision, region), model.config)
+                settle(graph, node, position, _read(loads, position, box, decision, region))
                 for position, region in zip(model.inputs, needed, strict=True)
             )
             _check_cover(node, output, inputs, needed)
@@ -96,7 +96,7 @@ def box_inputs(graph: OpGraph, node: Node, model: NodeModel, output: Region) -> 
     inputs = []
     for position, region in zip(model.inputs, needed, strict=True):
         ends = (_read(loads, position, tile, decision, region) for tile in _end_tiles(output, unit))
-        read = settle(graph, node, position, functools.reduce(hull, ends), model.config)
+        read = settle(graph, node, position, functools.reduce(hull, ends))
         inputs.append(hull(region, read))
     return tuple(inputs)
 
@@ -130,7 +130,7 @@ def _read(
     return kernel_region if load is None else load.region(box, decision.tile + decision.portion)
 
 
-def settle(graph: OpGraph, node: Node, position: int, region: Region, config: NpuConfig) -> Region:
+def settle(graph: OpGraph, node: Node, position: int, region: Region) -> Region:
     """A region of an input as the machine loads it.
 
     The lanes of a window operator walk a plane of at least one element.  Bias/scale entries are loaded
@@ -138,7 +138,7 @@ def settle(graph: OpGraph, node: Node, position: int, region: Region, config: Np
     nothing at all.
     """
     if node.op in WINDOW_OPS and position == 0:
-        return _window(graph, node, region, config)
+        return _window(graph, node, region)
     if not region.size:
         return Region((0,) * len(region.start), (0,) * len(region.start))
     if node.op in ENTRY_OPS and position == 1:
@@ -147,18 +147,17 @@ def settle(graph: OpGraph, node: Node, position: int, region: Region, config: Np
     return region
 
 
-def _window(graph: OpGraph, node: Node, region: Region, config: NpuConfig) -> Region:
-    """A window's region from a stride phase on; strides beyond what the plane logic walks are folded into
-    phases, of which only whole ones can be read."""
+def _window(graph: OpGraph, node: Node, region: Region) -> Region:
+    """A window's region from a stride phase on; of a folded stride's phases only whole ones can be read."""
     shape = graph.tensors[node.inputs[0]].shape
-    kernel = node.attrs.get("kernel") or graph.tensors[node.inputs[1]].shape[2:]
+    axes = conv_axes(graph, node) if node.op == "conv2d" else window_axes(graph, node, node.attrs["kernel"])
     bounds = list(zip(region.start, region.extent, strict=True))
-    for axis, window in zip((2, 3), window_axes(graph, node, tuple(kernel)), strict=True):
+    for axis, window in zip((2, 3), axes, strict=True):
         start, extent = bounds[axis]
         first = min(start, shape[axis] - 1)
         end = max(start + extent, first + 1)
         first -= first % window.stride
-        if window.stride > max(config.limits.conv_strides):
+        if window.is_folded:
             end = min(-(-end // window.stride) * window.stride, shape[axis])
         bounds[axis] = (first, end - first)
     return Region(tuple(first for first, _ in bounds), tuple(extent for _, extent in bounds))

@@ -17,7 +17,7 @@ from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
 from torq_byoc.schedules.fusion.pricing import GroupChoice
-from torq_byoc.schedules.fusion.search import GroupSearch, SegmentSpace
+from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, SegmentSpace
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
@@ -25,6 +25,7 @@ from torq_byoc.schedules.overrides import check_group, check_nodes, forced_resid
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
 from torq_byoc.schedules.residency import Planner, storages
 from torq_byoc.schedules.signature import signature
+from torq_byoc.schedules.techniques import ALL, Techniques
 from torq_byoc.schedules.tiles import Tile
 
 __all__ = ["DecisionRecord", "NodeDecision", "NodeSchedule", "Schedule", "Tile", "schedule"]
@@ -70,12 +71,14 @@ class Schedule:
             that a fused group keeps.
         record: the decisions as data; feeding it back gives this schedule again.
         groups: nodes that run band by band; their tiles are those of the bands.
+        expected: cycles that the cost model expects of the whole chain.
     """
 
     nodes: tuple[NodeSchedule, ...]
     resident: frozenset[str]
     record: DecisionRecord
     groups: tuple[FusedGroup, ...] = ()
+    expected: float = 0.0
 
 
 def schedule(
@@ -85,6 +88,8 @@ def schedule(
     effort: int = 1,
     overrides: DecisionRecord | None = None,
     budget: float = 1.0,
+    techniques: Techniques = ALL,
+    priced: PricedGroups | None = None,
 ) -> Schedule:
     """Decide tiles, loop order, slice split, buffering and residency for every node of a graph.
 
@@ -94,12 +99,16 @@ def schedule(
         effort: 0 (fast) to 3 (thorough): how many candidates are priced.
         overrides: fields fixed by hand, or a complete record of an earlier schedule.
         budget: fraction of the usable LRAM that the schedule may plan with.
+        techniques: what the search may make use of.
+        priced: keeps what is found out about groups from one call to the next for the same graph, machine and
+            techniques, whose budgets may differ.
 
     Raises:
         LramOverflowError: the smallest tile of a node does not fit; ``details`` holds the demand report.
         ScheduleError: an override does not apply to this graph or machine; names node and field.
     """
-    return _Scheduler(graph, config, effort, overrides or DecisionRecord(), int(config.lram_usable * budget)).run()
+    capacity = int(config.lram_usable * budget)
+    return _Scheduler(graph, config, effort, overrides or DecisionRecord(), capacity, techniques, priced).run()
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,13 @@ class Plan:
     choices: tuple[Choice | GroupChoice | None, ...]
     live: tuple[frozenset[str], ...]
     chosen: frozenset[str]
+
+    @property
+    def expected(self) -> float:
+        """Cycles of all units, one among the other."""
+        return sum(
+            choice.cost.chained if isinstance(choice, Choice) else choice.chained for choice in self.choices if choice
+        )
 
     @property
     def cost(self) -> float:
@@ -141,13 +157,21 @@ class _Scheduler:
     """One run of ``schedule``: models and spaces shared between nodes of equal signature."""
 
     def __init__(
-        self, graph: OpGraph, config: NpuConfig, effort: int, overrides: DecisionRecord, capacity: int
+        self,
+        graph: OpGraph,
+        config: NpuConfig,
+        effort: int,
+        overrides: DecisionRecord,
+        capacity: int,
+        techniques: Techniques,
+        priced: PricedGroups | None,
     ) -> None:
         if not 0 <= effort <= 3:
             raise ScheduleError(
                 "there is no such effort", why=f"effort is {effort}, known are 0 to 3", remedy="choose one of them"
             )
         self.graph, self.config, self.effort, self.capacity = graph, config, effort, capacity
+        self.techniques = techniques
         self.overrides, self.weights = overrides, CostWeights()
         self.nodes = [node for node in graph.nodes if node.op not in ALIAS_OPS]
         self.models = self._models()
@@ -156,9 +180,18 @@ class _Scheduler:
         self.storages = storages(graph, self.nodes, self._streamed, self._phased, config.lram_word)
         self.nbytes = {storage.name: storage.nbytes for storage in self.storages}
         self.root = {tensor: storage.name for storage in self.storages for tensor in storage.tensors}
-        self.forced = forced_residency(overrides, self.root)
+        self.forced = forced_residency(overrides, self.root) if techniques.residency else {}
         self.search = GroupSearch(
-            graph, self.nodes, self.models, config, self.weights, effort, overrides.nodes, self.forced
+            graph,
+            self.nodes,
+            self.models,
+            config,
+            self.weights,
+            effort,
+            overrides.nodes,
+            self.forced,
+            techniques,
+            priced,
         )
 
     def _models(self) -> dict[str, NodeModel]:
@@ -177,12 +210,13 @@ class _Scheduler:
         for index in range(len(self.nodes)):
             if self._choice(index, frozenset()) is None:
                 raise self._does_not_fit(index, frozenset())
-        return self._applied(self._fixed_plan() if self.overrides.groups is not None else self._best_plan())
+        fixed = self.techniques.fusion and self.overrides.groups is not None
+        return self._applied(self._fixed_plan() if fixed else self._best_plan())
 
     def _best_plan(self) -> Plan:
         """Residency and groups in turn, each chosen for what the other one was."""
         best = self._plan(())
-        for _ in range(_ROUNDS[self.effort]):
+        for _ in range(_ROUNDS[self.effort] if self.techniques.fusion else 0):
             groups = self._proposed(best)
             if groups == best.groups:
                 break
@@ -199,7 +233,7 @@ class _Scheduler:
         fixed = {}
         for group in self.overrides.groups:
             first = check_group(group, position, self.search)
-            fixed[(first, first + len(group.nodes) - 1)] = group
+            fixed[(first, first + len(group.nodes) - 1)] = self.techniques.narrowed_group(group)
         return self._plan(tuple(sorted(fixed)), fixed)
 
     def _plan(
@@ -213,7 +247,7 @@ class _Scheduler:
         candidates = [
             replace(storage, first=at[storage.first], last=at[storage.last])
             for storage in self.storages
-            if storage.name not in kept
+            if self.techniques.residency and storage.name not in kept
         ]
 
         def choose(number: int, live: frozenset[str]) -> Choice | GroupChoice | None:
@@ -273,7 +307,7 @@ class _Scheduler:
             {tensor: tensor in resident for tensor in self.root},
             tuple(choice.decision for choice in plan.choices if isinstance(choice, GroupChoice)),
         )
-        return Schedule(tuple(scheduled), resident, record, tuple(groups))
+        return Schedule(tuple(scheduled), resident, record, tuple(groups), plan.expected)
 
     def _node_schedule(self, index: int, choice: Choice) -> NodeSchedule:
         node = self.nodes[index]
@@ -299,7 +333,7 @@ class _Scheduler:
         node = self.nodes[index]
         inputs = tuple(self.root.get(name) in live for name in self._streamed(node))
         residency = Residency(inputs, self.root.get(node.output) in live)
-        fixed = self.overrides.nodes.get(node.name, FREE)
+        fixed = self.techniques.narrowed(self.overrides.nodes.get(node.name, FREE))
         model = self.models[node.name]
         key = (id(model), residency, fixed)
         if key not in self.spaces:

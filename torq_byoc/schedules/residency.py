@@ -97,6 +97,10 @@ class Planner:
         self.live: list[set[str]] = [set() for _ in range(nodes)]
         self.chosen: set[str] = set()
         self.forced = forced
+        self._bit = {storage.name: 1 << number for number, storage in enumerate(candidates)}
+        self._masks = [0] * nodes
+        """``live`` as bits."""
+        self._known: list[dict[int, tuple[float, float] | None]] = [{} for _ in range(nodes)]
 
     def run(self, sweeps: int) -> frozenset[str]:
         """Names of the resident storages.
@@ -122,21 +126,30 @@ class Planner:
     def _span_price(self, first: int, last: int) -> tuple[float, float] | None:
         cycles = nbytes = 0.0
         for index in range(first, last + 1):
-            price = self.price(index, frozenset(self.live[index]))
+            price = self._price(index)
             if price is None:
                 return None
             cycles, nbytes = cycles + price[0], nbytes + price[1]
         return cycles, nbytes
 
+    def _price(self, index: int) -> tuple[float, float] | None:
+        """The price of a node as things are; asked for once, since the same sets come back in every trial."""
+        known, mask = self._known[index], self._masks[index]
+        if mask not in known:
+            known[mask] = self.price(index, frozenset(self.live[index]))
+        return known[mask]
+
     def _add(self, storage: Storage) -> None:
         self.chosen.add(storage.name)
         for index in range(storage.first, storage.last + 1):
             self.live[index].add(storage.name)
+            self._masks[index] |= self._bit[storage.name]
 
     def _remove(self, storage: Storage) -> None:
         self.chosen.discard(storage.name)
         for index in range(storage.first, storage.last + 1):
             self.live[index].discard(storage.name)
+            self._masks[index] &= ~self._bit[storage.name]
 
     def _try_add(self, storage: Storage) -> bool:
         before = self._span_price(storage.first, storage.last)

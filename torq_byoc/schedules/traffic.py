@@ -6,6 +6,7 @@ means: loops outside the innermost loop that moves the operand repeat its loads,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -23,6 +24,7 @@ class Traffic:
     Attributes:
         in_bytes, out_bytes: operand and result bytes through DMA, programs not counted.
         first_in, last_out: bytes of the first tile's loads and of the last tile's store.
+        first_data: those among the first tile's loads that are no constants.
         loads, stores: transfers, programs not counted.
         tiles: steps of the node: its tiles, or the portions of all tiles.
         runs: contiguous pieces in XRAM beyond whole rows, both ways.
@@ -33,6 +35,7 @@ class Traffic:
     in_bytes: np.ndarray
     out_bytes: np.ndarray
     first_in: np.ndarray
+    first_data: np.ndarray
     last_out: np.ndarray
     loads: np.ndarray
     stores: np.ndarray
@@ -58,6 +61,12 @@ class StreamTraffic:
     part: np.ndarray
     first: np.ndarray
     loads: np.ndarray
+
+
+@functools.lru_cache(maxsize=64)
+def tiling_table(model: NodeModel, tiles: tuple[tuple[int, ...], ...], portion: tuple[int, ...] = ()) -> TilingTable:
+    """A ``TilingTable``; the same one again when a node is asked under another residency."""
+    return TilingTable(model, tiles, portion)
 
 
 class TilingTable:
@@ -86,7 +95,7 @@ class TilingTable:
     def traffic(self, order: Sequence[int], residency: Residency) -> Traffic:
         """Data movement under a loop order and a residency."""
         n = len(self.tiles)
-        in_bytes, first_in, runs = np.zeros(n), np.zeros(n), np.zeros(n)
+        in_bytes, first_in, first_data, runs = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
         loads = np.zeros(n, dtype=np.int64)
         single, double = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         for index, stream in enumerate(self.model.streams):
@@ -95,6 +104,8 @@ class TilingTable:
             moved = self.stream(index, order)
             in_bytes += moved.nbytes
             first_in += moved.first
+            if stream.position is not None:
+                first_data += moved.first
             loads += moved.loads
             runs += self._pieces(index, moved.nbytes)
             part = self._words(moved.part)
@@ -110,7 +121,7 @@ class TilingTable:
             single += part
             double += part * np.minimum(2, self.total)
         steps = self.total * self._portions
-        return Traffic(in_bytes, out_bytes, first_in, last_out, loads, stores, steps, runs, single, double)
+        return Traffic(in_bytes, out_bytes, first_in, first_data, last_out, loads, stores, steps, runs, single, double)
 
     def stream(self, index: int, order: Sequence[int]) -> StreamTraffic:
         """Loads of one operand under a loop order; the portions of the reduction are its innermost loop."""

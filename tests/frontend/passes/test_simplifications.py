@@ -280,6 +280,12 @@ def test_batch_norm_without_a_layer_becomes_one_depthwise_convolution():
     assert {a.name: a.i for a in result.graph.node[0].attribute} == {"group": 4}
 
 
+def test_affine_maps_in_a_row_become_one_depthwise_convolution():
+    tensors = {"k": weights(4, 1, 1), "o": weights(4, 1, 1, seed=1), **norm_parameters(4)}
+    nodes = [node("BatchNormalization", ["x", *NORM], "n"), node("Mul", ["n", "k"], "t"), node("Add", ["t", "o"], "y")]
+    checked(graph_model(nodes, {"x": [2, 4, 3, 3]}, ["y"], tensors), ["Conv"], rtol=1e-5)
+
+
 def test_batch_norm_of_a_volume_or_a_matrix_becomes_mul_and_add():
     for shape in ([2, 4], [2, 4, 3], [1, 4, 3, 2, 2]):
         model = graph_model([node("BatchNormalization", ["x", *NORM], "y")], {"x": shape}, ["y"], norm_parameters(4))

@@ -1,34 +1,64 @@
-"""torq_hl passes: each one file, a pure function program -> program, listed once in ``PASSES``."""
+"""torq_hl passes: each one file, a pure function program -> program, listed once, in running order."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from torq_byoc.codegen.hl import HlProgram
+from torq_byoc.codegen.hl import CallProgram
 from torq_byoc.codegen.passes.dead_stores import eliminate_dead_stores
-from torq_byoc.codegen.passes.share_loads import share_loads
+from torq_byoc.codegen.passes.hand_over import HandOver
+from torq_byoc.codegen.passes.in_place import in_place
+from torq_byoc.codegen.passes.loop_invariant import hoist_loop_invariant
+from torq_byoc.codegen.passes.residency import KeepResident
+from torq_byoc.codegen.passes.share_slices import share_slices
 from torq_byoc.errors import ScheduleError, choose_from
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.schedules.plan import Schedule
 
-PASSES: tuple[tuple[str, Callable[[HlProgram], HlProgram]], ...] = (
-    ("share-loads", share_loads),
-    ("dead-stores", eliminate_dead_stores),
+Pass = Callable[[CallProgram], CallProgram]
+NAMES = (
+    "slice-split",
+    "share-slices",
+    "residency",
+    "fusion",
+    "in-place",
+    "loop-invariant",
+    "dead-stores",
+    "clean-copies",
+    "double-buffering",
+    "prefetch",
+    "share-programs",
 )
+"""Everything that ``--disable-pass`` takes: what the schedule decides (``schedules.techniques``), the passes of this
+package, and what is done once programs are known, in the order in which it takes effect."""
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """What one pass cost and saved: seconds, and the transfers and bytes it took away."""
+    """What one pass cost and saved: seconds, and the transfers, bytes and kernel calls it took away."""
 
     name: str
     seconds: float
     saved: dict[str, int]
 
 
-def pass_names() -> tuple[str, ...]:
-    """Names that ``--disable-pass`` takes, in running order."""
-    return tuple(name for name, _ in PASSES)
+def passes_for(schedule: Schedule, config: NpuConfig) -> tuple[tuple[str, Pass], ...]:
+    """The passes of this package with their names, in running order.
+
+    Args:
+        schedule: says what is to stay in LRAM.
+        config: the machine.
+    """
+    return (
+        ("share-slices", share_slices),
+        ("residency", KeepResident(schedule.resident)),
+        ("fusion", HandOver(config)),
+        ("in-place", in_place),
+        ("loop-invariant", hoist_loop_invariant),
+        ("dead-stores", eliminate_dead_stores),
+    )
 
 
 def check_pass_names(names: Collection[str]) -> None:
@@ -37,41 +67,42 @@ def check_pass_names(names: Collection[str]) -> None:
     Raises:
         ScheduleError: one of them is not a pass.
     """
-    known = (*pass_names(), "prefetch", "share-programs")
-    unknown = sorted(set(names) - set(known))
+    unknown = sorted(set(names) - set(NAMES))
     if unknown:
         raise ScheduleError(
             f"there is no pass named {', '.join(unknown)}",
             where="--disable-pass",
-            remedy=choose_from(unknown[0], known),
+            remedy=choose_from(unknown[0], NAMES),
         )
 
 
 def run_passes(
-    program: HlProgram,
+    program: CallProgram,
+    passes: Iterable[tuple[str, Pass]],
     disabled: Collection[str] = (),
-    observe: Callable[[str, HlProgram], None] | None = None,
-) -> tuple[HlProgram, tuple[LedgerEntry, ...]]:
+    observe: Callable[[str, CallProgram], None] | None = None,
+) -> tuple[CallProgram, tuple[LedgerEntry, ...]]:
     """Run every pass that is not disabled.
 
     Args:
         program: the naive torq_hl program.
+        passes: names and passes, in order.
         disabled: names of passes to leave out.
         observe: called with the name and the result of every pass that ran (IR dumps).
-
-    Raises:
-        ScheduleError: a disabled name is not a pass.
     """
-    check_pass_names(disabled)
     ledger = []
-    for name, apply in PASSES:
+    for name, apply in passes:
         if name in disabled:
             continue
         started, before = time.perf_counter(), program.traffic()
         program = apply(program)
         after = program.traffic()
-        saved = {key: before[key] - after[key] for key in before}
-        ledger.append(LedgerEntry(name, time.perf_counter() - started, saved))
+        ledger.append(LedgerEntry(name, time.perf_counter() - started, saving(before, after)))
         if observe:
             observe(name, program)
     return program, tuple(ledger)
+
+
+def saving(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    """What went away between two traffic counts (``CallProgram.traffic``)."""
+    return {key: before[key] - after[key] for key in before}

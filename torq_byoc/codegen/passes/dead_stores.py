@@ -11,10 +11,10 @@ After::
 
 from __future__ import annotations
 
-from torq_byoc.codegen.hl import BufferKind, HlProgram, Load, Store
+from torq_byoc.codegen.hl import BufferKind, CallProgram, Load, Store
 
 
-def eliminate_dead_stores(program: HlProgram) -> HlProgram:
+def eliminate_dead_stores(program: CallProgram) -> CallProgram:
     """Drop stores into scratch XRAM buffers that no later load reads."""
     kept = []
     pending_reads: dict[int, list[Load]] = {}

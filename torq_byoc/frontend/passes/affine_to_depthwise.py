@@ -17,11 +17,15 @@ from torq_byoc.frontend.passes.fold_affine import LAYERS
 
 
 def affine_to_depthwise(editor: GraphEditor) -> int:
-    """Returns the number of convolutions made."""
-    return sum(_rewrite(node, editor) for node in editor.graph.node if node.op_type == "Mul")
+    """Returns the number of convolutions made.
+
+    An affine map of a map that became a convolution just now waits for ``fold_affine`` to take it.
+    """
+    made: set[str] = set()
+    return sum(_rewrite(node, editor, made) for node in editor.graph.node if node.op_type == "Mul")
 
 
-def _rewrite(node: onnx.NodeProto, editor: GraphEditor) -> bool:
+def _rewrite(node: onnx.NodeProto, editor: GraphEditor, made: set[str]) -> bool:
     shape = editor.static_shape(node.output[0])
     addition = editor.sole_reader(node.output[0])
     if shape is None or len(shape) != 4 or addition is None or addition.op_type != "Add":
@@ -30,8 +34,9 @@ def _rewrite(node: onnx.NodeProto, editor: GraphEditor) -> bool:
     shifted = _tensor_and_channels(addition, shape, editor)
     if scaled is None or shifted is None or shifted[0] != node.output[0]:
         return False
-    if editor.static_shape(scaled[0]) != shape or shape[1] < 2 or _folds(scaled[0], editor):
+    if editor.static_shape(scaled[0]) != shape or shape[1] < 2 or scaled[0] in made or _folds(scaled[0], editor):
         return False
+    made.add(addition.output[0])
     weights = editor.add_constant(scaled[1].reshape(-1, 1, 1, 1), f"{node.name}_factors")
     offsets = editor.add_constant(shifted[1], f"{addition.name}_offsets")
     convolution = editor.node("Conv", [scaled[0], weights, offsets], addition.output[0], addition)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.kernels.kernel import Region
+from torq_byoc.schedules.fusion.reshaped import reshaped
 from torq_byoc.schedules.fusion.segment import DENSE, Segment
 from torq_byoc.schedules.tiles import hull
 
@@ -20,7 +21,8 @@ class Band:
 
     Attributes:
         outputs: for every node the box of its output that the band computes; None where it computes nothing.
-        held: for every tensor that a node of the group makes or reads, the part of it that lies in LRAM.
+        held: for every tensor that a node of the group makes or reads, the part of it that lies in LRAM; boxes of the
+            shape in which it is made.
     """
 
     outputs: tuple[Region | None, ...]
@@ -58,10 +60,21 @@ def band(segment: Segment, axis: int, size: int, index: int, input_regions: Inpu
             continue
         output = _aligned(wanted, model.shape, model.steps, segment.phases.get(name, DENSE))
         outputs[position] = held[name] = output
-        for read, region in zip(segment.reads(position), input_regions(position, output), strict=True):
+        reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
+        for read, view, region in reads:
             if region.size:
-                held[read] = hull(held.get(read), region)
-    return Band(tuple(outputs), held)
+                held[read] = hull(held.get(read), reshaped(region, view, segment.shapes[read]))
+    return Band(tuple(outputs), held) if _dense_in_all_views(segment, held) else None
+
+
+def _dense_in_all_views(segment: Segment, held: Mapping[str, Region]) -> bool:
+    """Whether each held part is a whole box under every shape that it is read in."""
+    return all(
+        reshaped(held[name], segment.shapes[name], view).size == held[name].size
+        for names, views in zip(segment.names, segment.views, strict=True)
+        for name, view in zip(names, views, strict=True)
+        if name in held and view != segment.shapes[name]
+    )
 
 
 def _share(shape: Sequence[int], steps: Sequence[int], axis: int, index: int, count: int, size: int) -> Region | None:
@@ -81,8 +94,11 @@ def _aligned(region: Region, shape: Sequence[int], steps: Sequence[int], phases:
     units = [step or extent for step, extent in zip(steps, shape, strict=True)]
     if phases != DENSE:
         units[-2:] = [math.lcm(unit, phase) for unit, phase in zip(units[-2:], phases, strict=True)]
-    bounds = []
+    starts, extents = [], []
     for first, extent, whole, unit in zip(region.start, region.extent, shape, units, strict=True):
-        start = first // unit * unit
-        bounds.append((start, min(-(-(first + extent) // unit) * unit, whole) - start))
-    return Region(tuple(start for start, _ in bounds), tuple(extent for _, extent in bounds))
+        start = first - first % unit
+        end = first + extent
+        end += -end % unit
+        starts.append(start)
+        extents.append((end if end < whole else whole) - start)
+    return Region(tuple(starts), tuple(extents))

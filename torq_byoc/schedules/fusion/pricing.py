@@ -1,7 +1,7 @@
 """The analytic cost of running a segment band by band: cycles, bytes and LRAM demand.
 
 Bands between the first and the last are alike, so three of them price a group.  All slices work on one node of
-one band at a time; transfers of neighbouring bands overlap with that as in ``cost_model.pipeline``.
+one band at a time; transfers of neighbouring bands overlap with that as in ``cost_model.Stages``.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from functools import cached_property
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.cost_model import CostWeights, overlapped, rank_of
+from torq_byoc.schedules.cost_model import CostWeights, Stages, has_neighbours_room, rank_of
 from torq_byoc.schedules.fusion.bands import Band, band, band_count
-from torq_byoc.schedules.fusion.segment import DENSE, Segment
+from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import GroupDecision
+from torq_byoc.schedules.techniques import ALL, Techniques
 
 MAX_BANDS = 64
 _PRICED = 8
 """Band sizes priced from the largest one that fits."""
-_SPLITS = 3
-"""Axes along which dividing a node between the slices is priced, the most even ones."""
 _PATIENCE = 3
 """Sizes in a row that cost more than the best one before the search along an axis ends."""
 
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """A priced decision: cycles, bytes through DMA and the cycles they take one by one, LRAM demand, tiles."""
+    """A priced decision: cycles alone and among its neighbours, bytes through DMA and the cycles they take one by one,
+    LRAM demand, tiles."""
 
     decision: GroupDecision
     cycles: float
+    chained: float
     nbytes: float
     transfers: float
     demand: int
@@ -44,7 +45,7 @@ class GroupChoice:
     @property
     def rank(self) -> tuple[float, float]:
         """What the search minimises (see ``cost_model.Cost.rank``)."""
-        return (float(rank_of(self.cycles, self.tiles, self.transfers)), self.nbytes)
+        return (float(rank_of(self.chained, self.tiles, self.transfers)), self.nbytes)
 
 
 class GroupSpace:
@@ -54,10 +55,11 @@ class GroupSpace:
         segment: the nodes.
         config: the machine.
         weights: constants of the cost model.
+        techniques: what decisions may make use of.
     """
 
-    def __init__(self, segment: Segment, config: NpuConfig, weights: CostWeights) -> None:
-        self.segment, self.config, self.weights = segment, config, weights
+    def __init__(self, segment: Segment, config: NpuConfig, weights: CostWeights, techniques: Techniques = ALL) -> None:
+        self.segment, self.config, self.weights, self.techniques = segment, config, weights, techniques
         self._divisions: dict[tuple[int, int], _Division | None] = {}
         self._answers: dict[tuple[int, frozenset[str]], GroupChoice | None] = {}
 
@@ -80,6 +82,10 @@ class GroupSpace:
         if division is None:
             return None
         return division.choice(decision.buffers, resident, decision.split_axes)
+
+    def _split_axes(self) -> tuple[int | None, ...] | None:
+        """One slice for every node where no node may be divided; None leaves it to the division."""
+        return None if self.techniques.slice_split else (None,) * len(self.segment.nodes)
 
     def _axes(self) -> list[int]:
         """Axes of the last output that are worth cutting: rows, channels; columns of a plane never."""
@@ -110,8 +116,8 @@ class GroupSpace:
             division = self._division(axis, size)
             if division is None:
                 return
-            depth = 2 if division.demand(2, resident) <= available else 1
-            choice = division.choice(depth, resident)
+            deep = self.techniques.double_buffering and division.demand(2, resident) <= available
+            choice = division.choice(2 if deep else 1, resident, self._split_axes())
             if choice.demand <= available:
                 yield choice
             worse = worse + 1 if choice.rank[0] > best else 0
@@ -155,6 +161,10 @@ class _BandFacts:
         """Bytes of the operands that come from XRAM, those of every band or those of the whole group."""
         return [operand.nbytes for operand in self.operands if operand.moves is moves and operand.name not in resident]
 
+    def first_data(self, resident: frozenset[str]) -> int:
+        """Bytes of tensors that come from XRAM, constants left out."""
+        return sum(o.nbytes for o in self.operands if o.name is not None and o.name not in resident)
+
     def stored(self, resident: frozenset[str]) -> list[int]:
         """Bytes of the results that go to XRAM."""
         return [nbytes for name, nbytes in self.results.items() if name not in resident]
@@ -175,6 +185,9 @@ class _Division:
         self.segment, self.axis, self.size, self.bands = segment, axis, size, bands
         self.config, self.weights = config, weights
         self.count = sum(times for _, times in bands)
+        self._sources, self._results = sorted(segment.sources), sorted(segment.outputs)
+        self._choices: dict[tuple[int, frozenset[str], tuple[int | None, ...] | None], GroupChoice] = {}
+        self._work: dict[tuple[int | None, ...], tuple[float, int, int, int, int]] = {}
 
     @classmethod
     def of(cls, segment: Segment, axis: int, size: int, config: NpuConfig, weights: CostWeights) -> _Division | None:
@@ -209,8 +222,15 @@ class _Division:
         self, buffers: int, resident: frozenset[str], split_axes: tuple[int | None, ...] | None = None
     ) -> GroupChoice:
         """Price this division with a buffering depth."""
-        axes = split_axes or self.split_axes
-        slices, programs, peak, jobs, tiles = self._slices(axes)
+        key = (buffers, resident, split_axes)
+        if key not in self._choices:
+            self._choices[key] = self._priced(buffers, resident, split_axes or self.split_axes)
+        return self._choices[key]
+
+    def _priced(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> GroupChoice:
+        if axes not in self._work:
+            self._work[axes] = self._slices(axes)
+        slices, programs, peak, jobs, tiles = self._work[axes]
         fixed = max(sum(facts.loaded(resident, False)) for facts in self.facts)
         loaded = sum(sum(facts.loaded(resident, True)) * facts.times for facts in self.facts)
         stored = sum(sum(facts.stored(resident)) * facts.times for facts in self.facts)
@@ -221,30 +241,44 @@ class _Division:
         into, out = (fixed + loaded + programs + nss) / rate, stored / rate
         fill = (fixed + sum(moving) + programs / self.count) / rate
         drain = sum(self.facts[-1].stored(resident)) / rate
-        cycles = float(overlapped(into, slices, out, fill, drain, self.count, buffers))
-        cycles += self.weights.tile_cycles * tiles
+        data = self.facts[0].first_data(resident) / rate
+        stages = Stages(into, slices, out, fill, data, drain, self.count, self.weights.tile_cycles * tiles)
         word = self.config.lram_word
         demand = self.demand(buffers, resident) + 2 * (-(-peak // word) * word)
         names = tuple(node.name for node in self.segment.nodes)
         decision = GroupDecision(names, self.axis, self.size, axes, buffers)
         nbytes = fixed + loaded + programs + stored
-        return GroupChoice(decision, cycles, nbytes, nbytes / rate, demand, tiles)
+        chained = float(stages.chained(buffers, has_neighbours_room(demand, self.config)))
+        return GroupChoice(decision, float(stages.alone(buffers)), chained, nbytes, nbytes / rate, demand, tiles)
 
     @cached_property
     def split_axes(self) -> tuple[int | None, ...]:
         """For every node the axis that divides it best between the slices, judged by the middle band."""
         middle = self.bands[len(self.bands) // 2][0]
         return tuple(
-            _split_axis(model, output, self.config)
-            for model, output in zip(self.segment.models, middle.outputs, strict=True)
+            None if output is None else self._split_axis(index, output) for index, output in enumerate(middle.outputs)
         )
 
-    def _slices(self, axes: tuple[int | None, ...]) -> tuple[float, int, int, int, int]:
-        """Slice cycles, program bytes, the largest program, slice jobs and tiles of all bands.
+    def _split_axis(self, index: int, output: Region) -> int | None:
+        """The most even axis; None where loading the further slices' programs takes longer than they save."""
+        model = self.segment.models[index]
+        axis = model.even_split(output.extent)
+        if axis is None:
+            return None
+        cost = model.tile_cost(output.extent, axis, _streamed(model))
+        loading = self._program_loads(index, self.count) * cost.program_bytes / self.config.dma_bytes_per_cycle
+        return axis if cost.cycles * self.count * cost.jobs >= loading else None
 
-        Bands load a program of their own only where a node reads something from outside: what is passed on inside
-        finds the same place in every band, and so the program of the band before fits (``share_programs``).
+    def _program_loads(self, index: int, bands: int) -> int:
+        """Programs that a node loads in so many bands.
+
+        Bands load one each only where the node reads something from outside: what is passed on inside finds the same
+        place in every band, and so the program of the band before fits (``share_programs``).
         """
+        return bands if self.segment.sources.intersection(self.segment.names[index]) else 1
+
+    def _slices(self, axes: tuple[int | None, ...]) -> tuple[float, int, int, int, int]:
+        """Slice cycles, program bytes, the largest program, slice jobs and tiles of all bands."""
         cycles = programs = peak = jobs = tiles = 0
         for one, times in self.bands:
             for index, (model, output, axis) in enumerate(zip(self.segment.models, one.outputs, axes, strict=True)):
@@ -252,8 +286,7 @@ class _Division:
                     continue
                 cost = model.tile_cost(output.extent, axis, _streamed(model))
                 cycles += times * cost.cycles
-                own = times if self.segment.sources.intersection(self.segment.reads(index)) else 1
-                programs += own * cost.program_bytes
+                programs += self._program_loads(index, times) * cost.program_bytes
                 jobs += times * cost.jobs
                 tiles += times
                 peak = max(peak, cost.program_bytes)
@@ -266,22 +299,24 @@ class _Division:
 
     def _facts_of(self, one: Band, times: int) -> _BandFacts:
         first, last, segment = self.bands[0][0], self.bands[-1][0], self.segment
+        stored = {name: self._stored(name, region) for name, region in one.held.items()}
         operands = [
-            _Operand(name, self._stored(one, name), first.held.get(name) != last.held.get(name))
-            for name in sorted(segment.sources)
-            if name in one.held
+            _Operand(name, stored[name], first.held.get(name) != last.held.get(name))
+            for name in self._sources
+            if name in stored
         ]
         for position, model in enumerate(segment.models):
             output = one.outputs[position]
-            if output is not None:
+            if output is not None and model.packs_constants:
                 ends = (first.outputs[position] or output, last.outputs[position] or output)
                 for part, start, end in zip(*map(model.constant_parts, (output, *ends)), strict=True):
                     operands.append(_Operand(None, part.nbytes, start.first != end.first))
-        results = {name: self._stored(one, name) for name in sorted(segment.outputs)}
+        results = {name: stored.get(name, 0) for name in self._results}
         passed: list[list[tuple[str, int]]] = [[] for _ in segment.nodes]
         for start_, end_, name in self._passages:
+            passing = (name, stored.get(name, 0))
             for index in range(start_, end_ + 1):
-                passed[index].append((name, self._stored(one, name)))
+                passed[index].append(passing)
         return _BandFacts(times, tuple(operands), results, tuple(map(tuple, passed)))
 
     @cached_property
@@ -290,32 +325,18 @@ class _Division:
         found = []
         for position, node in enumerate(self.segment.nodes):
             if node.output in self.segment.internal:
-                readers = [k for k in range(len(self.segment.nodes)) if node.output in self.segment.reads(k)]
+                readers = [k for k in range(len(self.segment.nodes)) if node.output in self.segment.names[k]]
                 found.append((position, max(readers), node.output))
         return found
 
-    def _stored(self, one: Band, name: str) -> int:
+    def _stored(self, name: str, region: Region) -> int:
         """Bytes that the held part of a tensor takes."""
-        if name not in one.held:
-            return 0
-        extent = list(one.held[name].extent)
-        phases = self.segment.phases.get(name, DENSE)
-        if phases != DENSE:
-            for axis, phase in zip((-2, -1), phases, strict=True):
-                extent[axis] = -(-extent[axis] // phase) * phase
-        return math.prod(extent) * self._element(name)
-
-    def _element(self, name: str) -> int:
-        model = self.segment.models[0]
-        return model.graph.tensors[name].dtype.size
+        extent = region.extent
+        if name in self.segment.phases:
+            sizes = zip(extent[-2:], self.segment.phases[name], strict=True)
+            extent = (*extent[:-2], *(-(-size // phase) * phase for size, phase in sizes))
+        return math.prod(extent) * self.segment.models[0].graph.tensors[name].dtype.size
 
 
 def _streamed(model: NodeModel) -> Residency:
     return Residency((False,) * len(model.inputs), False)
-
-
-def _split_axis(model: NodeModel, output: Region | None, config: NpuConfig) -> int | None:
-    if output is None:
-        return None
-    options = candidates.split_axes(output.extent, model.steps, config.slices, _SPLITS)
-    return min(options, key=lambda axis: model.tile_cost(output.extent, axis, _streamed(model)).cycles)

@@ -17,11 +17,15 @@ from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import GroupDecision
 from torq_byoc.schedules.signature import signature
+from torq_byoc.schedules.techniques import ALL, Techniques
 
 LONGEST = (0, 10, 16, 24)
 """Nodes of the longest segment that is priced, by effort; effort 0 fuses nothing."""
 LEAST_SAVING = 200
 """Cycles that a segment must be able to save to be priced."""
+
+PricedGroups = dict[Hashable, GroupSpace]
+"""Decisions of segments by what they have in common: signatures of their nodes, wiring, what leaves them."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class GroupSearch:
         effort: 0..3.
         alone: nodes that stay on their own.
         outside: storages that no group may keep to itself.
+        techniques: what decisions may make use of.
+        priced: what an earlier search knows of this graph, for the same machine and techniques; it grows.
     """
 
     def __init__(
@@ -79,11 +85,15 @@ class GroupSearch:
         effort: int,
         alone: Collection[str] = (),
         outside: Collection[str] = (),
+        techniques: Techniques = ALL,
+        priced: PricedGroups | None = None,
     ) -> None:
         self.graph, self.nodes, self.config, self.weights = graph, nodes, config, weights
+        self.techniques = techniques
         self.longest, self.alone, self.outside = LONGEST[effort], frozenset(alone), frozenset(outside)
         self.finder = SegmentFinder(graph, nodes, models)
-        self._shared: dict[Hashable, GroupSpace] = {}
+        self.signatures = {node.name: signature(graph, node) for node in nodes}
+        self._shared: PricedGroups = {} if priced is None else priced
         self._spaces: dict[tuple[int, int], SegmentSpace | None] = {}
 
     def space(self, first: int, last: int) -> SegmentSpace | None:
@@ -153,15 +163,17 @@ class GroupSearch:
         places = self._places(segment)
         order = {name: index for index, name in enumerate(places)}
         wiring = tuple(
-            (order[node.output], *(order[name] for name in segment.reads(index)))
+            (order[node.output], *(order[name] for name in segment.names[index]))
             for index, node in enumerate(segment.nodes)
         )
         flags = tuple((name in segment.internal, name in segment.outputs) for name in places)
-        key = (tuple(signature(self.graph, node) for node in segment.nodes), wiring, flags)
-        shared = self._shared.setdefault(key, GroupSpace(segment, self.config, self.weights))
+        key = (tuple(self.signatures[node.name] for node in segment.nodes), wiring, flags)
+        if key not in self._shared:
+            self._shared[key] = GroupSpace(segment, self.config, self.weights, self.techniques)
+        shared = self._shared[key]
         return SegmentSpace(segment, shared, dict(zip(places, self._places(shared.segment), strict=True)))
 
     def _places(self, segment: Segment) -> list[str]:
         """All tensors of a segment in the order in which its nodes name them."""
-        names = [name for index, node in enumerate(segment.nodes) for name in (*segment.reads(index), node.output)]
+        names = [name for index, node in enumerate(segment.nodes) for name in (*segment.names[index], node.output)]
         return list(dict.fromkeys(names))

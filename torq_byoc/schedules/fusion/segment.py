@@ -24,7 +24,10 @@ class Segment:
         outputs: tensors that are needed outside: graph outputs, or read by other nodes.
         sources: tensors that are read from outside.
         phases: for tensors read in stride phases, which.
-        elements: ``OpGraph.element_roots``; tensors go by these names, whatever type their readers see.
+        names: for every node the tensors that it reads as tiles, one a position, by the name of whose elements they
+            are; what is made inside goes by its maker's output, under whatever type and shape it is read.
+        views: the shapes under which the nodes read them.
+        shapes: the shape of every tensor that goes by its name.
     """
 
     nodes: tuple[Node, ...]
@@ -33,7 +36,9 @@ class Segment:
     outputs: frozenset[str]
     sources: frozenset[str]
     phases: Mapping[str, tuple[int, int]]
-    elements: Mapping[str, str]
+    names: tuple[tuple[str, ...], ...]
+    views: tuple[tuple[tuple[int, ...], ...], ...]
+    shapes: Mapping[str, tuple[int, ...]]
 
     @property
     def last(self) -> NodeModel:
@@ -44,11 +49,6 @@ class Segment:
     def kept(self) -> frozenset[str]:
         """Internal tensors that never leave LRAM."""
         return self.internal - self.outputs
-
-    def reads(self, index: int) -> list[str]:
-        """Names of the tensors that a node reads as tiles, one a position."""
-        node, model = self.nodes[index], self.models[index]
-        return [self.elements[node.inputs[position]] for position in model.inputs]
 
 
 class SegmentFinder:
@@ -72,16 +72,14 @@ class SegmentFinder:
     def segment(self, first: int, last: int) -> Segment | None:
         """The segment of nodes first..last; None when it cannot run band by band.
 
-        Every node but the last must pass something on inside, tensors inside must be read as themselves or
-        bitcast (not reshaped) and in one layout, and whoever makes a tensor in stride phases must be able to.
+        Every node but the last must pass something on inside, tensors inside must be read in one layout (dense where
+        their planes are reshaped), and whoever makes a tensor in stride phases must be able to.
         """
         nodes = tuple(self.nodes[first : last + 1])
         made = {node.output: index for index, node in enumerate(nodes)}
-        reads = [self._reads(node) for node in nodes]
+        reads = [self._reads(node, made) for node in nodes]
         internal = {name for names in reads for name in names if name in made}
         if any(node.output not in internal for node in nodes[:-1]):
-            return None
-        if any(self.roots[name] in made and name not in made for names in reads for name in names):
             return None
         outputs = {name for name in made if self._needed_outside(name, first, last)}
         phases = self._phases(nodes, reads)
@@ -91,12 +89,30 @@ class SegmentFinder:
             return None
         sources = {name for names in reads for name in names if name not in made}
         models = tuple(self.models[node.name] for node in nodes)
+        views = tuple(
+            tuple(self._view(node, index) for index in range(len(names)))
+            for node, names in zip(nodes, reads, strict=True)
+        )
+        shapes = {name: self.graph.tensors[name].shape for name in (*made, *sources)}
         return Segment(
-            nodes, models, frozenset(internal), frozenset(outputs), frozenset(sources), phases, self.elements
+            nodes,
+            models,
+            frozenset(internal),
+            frozenset(outputs),
+            frozenset(sources),
+            phases,
+            tuple(reads),
+            views,
+            shapes,
         )
 
-    def _reads(self, node: Node) -> list[str]:
-        return [self.elements[node.inputs[position]] for position in self.models[node.name].inputs]
+    def _reads(self, node: Node, made: Collection[str]) -> tuple[str, ...]:
+        """The tensors that a node reads: whose bytes they are where a node of the segment makes these."""
+        names = [node.inputs[position] for position in self.models[node.name].inputs]
+        return tuple(self.roots[name] if self.roots[name] in made else self.elements[name] for name in names)
+
+    def _view(self, node: Node, index: int) -> tuple[int, ...]:
+        return self.graph.tensors[node.inputs[self.models[node.name].inputs[index]]].shape
 
     def _needed_outside(self, name: str, first: int, last: int) -> bool:
         return name in self.needed or any(not first <= reader <= last for reader in self.readers.get(name, ()))
@@ -107,18 +123,15 @@ class SegmentFinder:
         for node, names in zip(nodes, reads, strict=True):
             for index, name in enumerate(names):
                 phases = self.models[node.name].layout(index).phases
-                if wanted.setdefault(name, phases) != phases:
+                replaned = self._view(node, index)[-2:] != self.graph.tensors[name].shape[-2:]
+                if wanted.setdefault(name, phases) != phases or (replaned and phases != DENSE):
                     return None
         return {name: phases for name, phases in wanted.items() if phases != DENSE}
 
     def _writable(
         self, name: str, maker: NodeModel, outputs: Collection[str], phases: Mapping[str, tuple[int, int]]
     ) -> bool:
-        """Whether the maker of an internal tensor can lay it out as its reader wants.
-
-        Phase planes hold whole phases, so the plane's extents must be whole too: nothing would write the rest.
-        """
+        """Whether the maker of an internal tensor can lay it out as its reader wants."""
         if name not in phases:
             return True
-        whole = all(size % phase == 0 for size, phase in zip(maker.shape[-2:], phases[name], strict=True))
-        return whole and name not in outputs and maker.kernel.writes_phases and max(phases[name]) <= WRITTEN_PHASES
+        return name not in outputs and maker.kernel.writes_phases and max(phases[name]) <= WRITTEN_PHASES

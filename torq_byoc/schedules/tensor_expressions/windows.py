@@ -21,7 +21,9 @@ def conv2d(graph: OpGraph, node: Node, operands: Operands) -> Any:
     shape = graph.tensors[node.output].shape
     weights = graph.tensors[node.inputs[1]]
     out_channels, group_in, *kernel = weights.shape
-    group_out = out_channels // int(node.attrs.get("groups", 1))
+    groups = int(node.attrs.get("groups", 1))
+    group_out = out_channels // groups
+    interleaved = bool(node.attrs.get("interleaved", False))
     image = _padded(graph, node, operands, kernel)
     c, y, x = (
         te.reduce_axis((0, group_in), "c"),
@@ -31,7 +33,8 @@ def conv2d(graph: OpGraph, node: Node, operands: Operands) -> Any:
     data_type = graph.tensors[node.inputs[0]].dtype
 
     def product(n: Any, o: Any, i: Any, j: Any) -> Any:
-        channel = o // group_out * group_in + c if group_out < out_channels else c
+        group = o % groups if interleaved else o // group_out
+        channel = group * group_in + c if groups > 1 else c
         element = image[n, channel, *_tap(node, i, j, y, x)]
         return te.sum(widen(element, data_type) * widen(operands.inputs[1][o, c, y, x], weights.dtype), axis=[c, y, x])
 

@@ -1,0 +1,55 @@
+"""Clips of unchanged codes join the operator before them, or vanish when they clip nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torq_byoc.kernels.builder import GraphBuilder
+from torq_byoc.kernels.graph import OpGraph, Rescale
+from torq_byoc.kernels.reference import evaluate
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.relay_patterns.fold_clips import fold_clips
+
+SHAPE = (1, 4, 2, 3)
+X = np.random.default_rng(5).integers(-128, 128, (1, 2, 2, 3), dtype=np.int8)
+
+
+def clipped(low: int, high: int, *, shift: int = 20, joins: bool = True, is_output: bool = False) -> OpGraph:
+    """concat (or act) -> act that keeps the codes -> maxpool of one pixel."""
+    builder = GraphBuilder("clipped")
+    x = builder.input("x", X.shape, DType.INT8)
+    if joins:
+        made = builder.emit("concat", [x, x], SHAPE, DType.INT8, attrs={"axis": 1}, hint="made")
+    else:
+        made = builder.emit("act", [x], X.shape, DType.INT8, attrs={"mode": "NEG"}, hint="made")
+    unit = np.array([1 << 20], np.int32)
+    rescale = Rescale(np.array([7], np.int32), unit, shift, -7, clip_min=low, clip_max=high)
+    shape = builder.info(made).shape
+    y = builder.emit("act", [made], shape, DType.INT8, rescale=rescale, hint="clip")
+    pool = {"kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "pad_value": -128}
+    builder.output(builder.emit("maxpool", [y], shape, DType.INT8, attrs=pool, hint="end"))
+    if is_output:
+        builder.output(y)
+    return builder.finish()
+
+
+@pytest.mark.parametrize(
+    ("options", "ops"),
+    [
+        ({"low": -128, "high": 127}, ["concat", "maxpool"]),
+        ({"low": -128, "high": 300}, ["concat", "maxpool"]),
+        ({"low": -127, "high": 127}, ["concat", "act", "maxpool"]),
+        ({"low": -128, "high": 127, "shift": 19}, ["concat", "act", "maxpool"]),
+        ({"low": -128, "high": 127, "is_output": True}, ["concat", "act", "maxpool"]),
+        ({"low": -128, "high": 127, "joins": False}, ["act", "maxpool"]),
+    ],
+    ids=["whole type", "beyond the type", "one code less", "codes change", "a result", "after an act without clip"],
+)
+def test_clips_that_clip_nothing(options: dict[str, int], ops: list[str]) -> None:
+    graph = clipped(**options)
+    after = fold_clips(graph)
+    assert [node.op for node in after.nodes] == ops
+    assert set(after.outputs) <= set(after.tensors)
+    want, got = evaluate(graph, {"x": X}), evaluate(after, {"x": X})
+    assert all(np.array_equal(want[name], got[name]) for name in graph.outputs)

@@ -1,0 +1,178 @@
+"""Kernel calls as slice programs: what passes have settled is cut into programs, each loaded before it runs.
+
+Before::
+
+    load x -> a     call node, slice 0 (a -> b)     call node, slice 1 (a -> b)     store b -> y
+
+After::
+
+    load x -> a     load p -> c     run tasks 0..7 of slice 0, of slice 1 (a -> b, c)     store b -> y
+
+The programs of all slices lie behind each other in one buffer.  A call too long for its slot becomes several programs,
+each a step of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torq_byoc.codegen.chunks import Chunk, program_chunks
+from torq_byoc.codegen.hl import (
+    Access,
+    Addresses,
+    Buffer,
+    BufferKind,
+    CallProgram,
+    Effect,
+    Invocation,
+    Load,
+    Op,
+    PlacedConstant,
+    PlacedOperand,
+    RunProgram,
+    SliceCall,
+    SliceRun,
+    Space,
+    Transfer,
+)
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.kernels.portion import tasks_of
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.isa import SliceTask
+from torq_byoc.npu_model.timing import dma_cycles
+
+
+def invocation_tasks(
+    graph: OpGraph, node: Node, config: NpuConfig, invocation: Invocation, addresses: Addresses
+) -> list[SliceTask]:
+    """The slice tasks of one kernel call; ``addresses`` gives every buffer's LRAM byte address."""
+    return tasks_of(
+        kernel_for(node.op),
+        graph,
+        node,
+        config,
+        invocation.region,
+        invocation.portion,
+        invocation.output.at(addresses),
+        [operand.at(addresses) for operand in invocation.inputs],
+        [constant.at(addresses) for constant in invocation.constants],
+    )
+
+
+def with_programs(program: CallProgram, graph: OpGraph, config: NpuConfig) -> RunProgram:
+    """Replace every kernel call by runs of its programs, and number the steps anew."""
+    return _Cutter(program, graph, config).run()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One program of a call."""
+
+    call: SliceCall
+    chunk: Chunk
+
+
+class _Cutter:
+    def __init__(self, program: CallProgram, graph: OpGraph, config: NpuConfig) -> None:
+        self.program, self.graph, self.config = program, graph, config
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.buffers = list(program.buffers)
+        self.ops: list[Op] = []
+        self.calls: dict[int, list[SliceCall]] = {}
+        for op in program.ops:
+            if isinstance(op, SliceCall):
+                self.calls.setdefault(op.step, []).append(op)
+        self.parts = {step: self._parts(calls) for step, calls in self.calls.items()}
+        self.first = self._numbered()
+
+    def run(self) -> RunProgram:
+        """Loads keep to the first program of their step, stores to its last."""
+        for op in self.program.ops:
+            if isinstance(op, SliceCall):
+                if op is self.calls[op.step][0]:
+                    self._programs(op.step)
+            else:
+                last = 0 if isinstance(op, Load) else len(self.parts.get(op.step, ())) - 1
+                step = self.first[op.step] + max(last, 0)
+                self.ops.append(op if step == op.step else replace(op, step=step))
+        return RunProgram(tuple(self.buffers), tuple(self.ops), self.program.tensors)
+
+    def _numbered(self) -> dict[int, int]:
+        """First new step of every old one; what is left of a step without calls joins the step before."""
+        first, following = {}, 0
+        for step in sorted({op.step for op in self.program.ops}):
+            count = len(self.parts.get(step, ()))
+            first[step] = following if count else max(following - 1, 0)
+            following += count
+        return first
+
+    def _parts(self, calls: Sequence[SliceCall]) -> list[list[_Part]]:
+        """The programs of one step: those that run side by side, one after the other."""
+        cut = [[_Part(call, chunk) for chunk in self._chunks(call)] for call in calls]
+        return [[own[position] for own in cut if position < len(own)] for position in range(max(map(len, cut)))]
+
+    def _chunks(self, call: SliceCall) -> list[Chunk]:
+        """Sizes and cycles do not depend on addresses as long as operands do not overlap that will not."""
+        node, invocation = self.nodes[call.node], call.invocation
+        tasks = invocation_tasks(self.graph, node, self.config, invocation, self._apart(invocation))
+        return program_chunks(tasks, self.config.slice_program_bytes)
+
+    def _apart(self, invocation: Invocation) -> dict[int, int]:
+        """Addresses for the buffers of a kernel call, one behind the other."""
+        addresses: dict[int, int] = {}
+        cursor = 0
+        placed: tuple[PlacedOperand | PlacedConstant, ...] = (
+            invocation.output,
+            *invocation.inputs,
+            *invocation.constants,
+        )
+        for buffer in (operand.buffer for operand in placed):
+            if buffer >= 0 and buffer not in addresses:
+                addresses[buffer] = cursor
+                cursor += -(-self.buffers[buffer].nbytes // self.config.lram_word) * self.config.lram_word
+        return addresses
+
+    def _programs(self, old: int) -> None:
+        for position, parts in enumerate(self.parts[old]):
+            self._side_by_side(self.first[old] + position, parts)
+
+    def _side_by_side(self, step: int, parts: Sequence[_Part]) -> None:
+        call = parts[0].call
+        total = sum(part.chunk.nbytes for part in parts)
+        image, program = self._buffer(call.node, Space.XRAM, total), self._buffer(call.node, Space.LRAM, total)
+        self.ops.append(
+            Load(
+                call.node,
+                call.tile,
+                step,
+                call.band,
+                Access(image, Effect.READ),
+                Access(program, Effect.WRITE),
+                Transfer(0, 0, total),
+                dma_cycles(total, self.config),
+            )
+        )
+        offset = 0
+        for part in parts:
+            chunk, own = part.chunk, part.call
+            self.ops.append(
+                SliceRun(
+                    own.node,
+                    step,
+                    own.slice_index,
+                    own.invocation,
+                    chunk.tasks,
+                    program,
+                    offset,
+                    chunk.nbytes,
+                    own.operands,
+                    chunk.cycles,
+                )
+            )
+            offset += chunk.nbytes
+
+    def _buffer(self, node: str, space: Space, nbytes: int) -> int:
+        self.buffers.append(Buffer(len(self.buffers), f"{node}/program", space, nbytes, BufferKind.PROGRAM))
+        return len(self.buffers) - 1

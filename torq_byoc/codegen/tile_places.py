@@ -1,0 +1,58 @@
+"""Where a tile of a tensor lies in its LRAM buffer, and the transfers that bring it there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torq_byoc.codegen.hl import PlacedOperand, Transfer
+from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers, row_major_strides
+from torq_byoc.kernels.kernel import Region
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
+
+DENSE = (1, 1)
+
+
+def tile_place(
+    buffer: int, shape: Sequence[int], dtype: DType, region: Region, phases: tuple[int, int] = DENSE
+) -> PlacedOperand:
+    """A buffer that holds exactly a box of a tensor, dense or in stride phases (``kernels.kernel.Layout``)."""
+    extent = _stored_extent(region, phases)
+    plane = math.prod(extent) * dtype.size
+    planes = (0, 0) if phases == DENSE else (plane * phases[1], plane)
+    strides = row_major_strides(extent, dtype.size)
+    return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, phases, planes)
+
+
+def whole_place(buffer: int, shape: Sequence[int], dtype: DType) -> PlacedOperand:
+    """A buffer that holds a whole tensor."""
+    return tile_place(buffer, shape, dtype, Region.whole(shape))
+
+
+def absent_place(shape: Sequence[int], dtype: DType, region: Region) -> PlacedOperand:
+    """An operand that a tile leaves out."""
+    return tile_place(-1, shape, dtype, region)
+
+
+def place_bytes(place: PlacedOperand) -> int:
+    """Bytes of the buffer behind ``tile_place``."""
+    extent = _stored_extent(place.region, place.phases)
+    return math.prod(extent) * place.dtype.size * math.prod(place.phases)
+
+
+def fill(place: PlacedOperand, config: NpuConfig) -> tuple[list[Transfer], Region | None]:
+    """The transfers that fill a tile from its XRAM tensor, and the part of the tensor that they read.
+
+    None stands for anywhere: incomplete phase planes are filled up with what follows in XRAM.
+    """
+    if place.phases == DENSE:
+        return dense_transfers(place.shape, place.region, place.dtype.size, config), place.region
+    transfers = phased_transfers(place.shape, place.region, place.dtype.size, place.phases, config)
+    whole = all(extent % phase == 0 for extent, phase in zip(place.region.extent[-2:], place.phases, strict=True))
+    return transfers, place.region if whole else None
+
+
+def _stored_extent(region: Region, phases: tuple[int, int]) -> tuple[int, ...]:
+    """Extents of what is stored, of one phase plane where there are phases."""
+    return region.extent if phases == DENSE else (*region.extent[:-2], *phased_extent(region, phases))
