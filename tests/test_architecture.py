@@ -28,6 +28,7 @@ FLOORS = {
     "host_module": 7,
     "host_operators": 7,
     "host_script": 7,
+    "in_order_bound": 7,
     "lower_bound": 7,
     "codegen_module": 7,
     "target": 7,

@@ -68,13 +68,17 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the lower bound of the whole model is made of (cycles of one slice's peak, bytes once each)."""
+    """What the lower bound of the whole model is made of (cycles of one slice's peak, bytes once each).
+
+    ``operators`` has the cycles of every MAC operator in order, and the bytes of weights that it is the first to read.
+    """
 
     macs: int
     npu_macs: int
     mac_cycles: float
     in_bytes: int
     out_bytes: int
+    operators: tuple[tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
         if min(self.macs, self.npu_macs, self.mac_cycles, self.in_bytes, self.out_bytes) < 0:

@@ -30,7 +30,8 @@ def model_floor(model: onnx.ModelProto, precision: str, npu_macs: int, config: N
         config: for the peak of each pair of types.
     """
     graph = _Tensors(model, precision)
-    macs, cycles, weight_bytes = 0, 0.0, 0
+    macs = 0
+    operators: list[tuple[float, int]] = []
     counted: set[str] = set()
     for node in model.graph.node:
         if node.op_type not in MAC_OPS or node.domain not in ("", "ai.onnx"):
@@ -40,15 +41,17 @@ def model_floor(model: onnx.ModelProto, precision: str, npu_macs: int, config: N
         amount = _macs(node, graph)
         data, weight = graph.stored(node.input[0]), graph.stored(node.input[1])
         macs += amount
-        cycles += amount / config.peak_macs(data, weight)
+        weight_bytes = 0
         for name in node.input[1:]:
             source = graph.source(name)
             if source in graph.constants and source not in counted and len(graph.shape(source)) > 1:
                 counted.add(source)
                 weight_bytes += math.prod(graph.shape(source)) * graph.stored(name).size
+        operators.append((amount / config.peak_macs(data, weight), weight_bytes))
+    cycles, weights = sum(entry[0] for entry in operators), sum(entry[1] for entry in operators)
     inputs = sum(graph.nbytes(value.name) for value in model.graph.input)
     outputs = sum(graph.nbytes(value.name) for value in model.graph.output)
-    return Floor(macs, npu_macs, cycles, weight_bytes + inputs, outputs)
+    return Floor(macs, npu_macs, cycles, weights + inputs, outputs, tuple(operators))
 
 
 def scales_channels(node: onnx.NodeProto, weight: tuple[int, ...]) -> bool:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from tests.end_to_end.choices import Drawn, Seeded, some_of
 from tests.end_to_end.harness import Outcome, compile_and_compare
+from tests.end_to_end.layers import cosine
 from tests.end_to_end.partial_schedules import partial_record
 from tests.end_to_end.random_graphs import QUANTIZED, RandomGraph, graphs, seeded_graph
 from tests.end_to_end.random_operators import OPERATORS
 from tests.relay_patterns.infra import onnxruntime_outputs
 from torq_byoc.codegen.passes import NAMES
-from torq_byoc.errors import LramOverflowError
+from torq_byoc.errors import LramOverflowError, ScheduleError
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.record import DecisionRecord
 
@@ -67,6 +68,10 @@ def check(
         )
     except LramOverflowError:
         return None  # an axis that cannot be cut, such as a reduction of everything to one number
+    except ScheduleError as error:
+        if schedule is not None and "do not fit the LRAM" in error.what:
+            return None  # what is fixed leaves too little for another node
+        raise
     _check_onnxruntime(graph, outcome)
     return outcome
 
@@ -78,19 +83,15 @@ def _check_onnxruntime(graph: RandomGraph, outcome: Outcome) -> None:
         assert ours.shape == theirs.shape
         assert ours.dtype == theirs.dtype
         if theirs.dtype.kind == "f":
-            _check_cosine(value.name, ours, theirs)
+            assert np.isfinite(ours).all(), value.name
+            if not AMPLIFIERS & set(graph.operators[1:]):
+                assert cosine(ours, theirs) >= MIN_COSINE, value.name
             continue
         distance = np.abs(ours.astype(np.int64) - theirs.astype(np.int64))
         if len(graph.operators) == 1:
             assert distance.max() <= LSB_OF_ONE_OPERATOR[theirs.dtype.name], value.name
         if not AMPLIFIERS & set(graph.operators[1:]):
             assert distance.mean() <= MEAN_LSB_OF_GRAPHS[theirs.dtype.name], value.name
-
-
-def _check_cosine(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
-    a, b = ours.astype(np.float64).reshape(-1), theirs.astype(np.float64).reshape(-1)
-    assert np.isfinite(a).all(), name
-    assert a @ b >= MIN_COSINE * np.linalg.norm(a) * np.linalg.norm(b), name
 
 
 @pytest.mark.parametrize("dtype", QUANTIZED)

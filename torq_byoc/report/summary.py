@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from torq_byoc.compiled_model import CompiledModel
+from torq_byoc.in_order_bound import in_order_cycles
 from torq_byoc.report.layers import layer_rows
 from torq_byoc.report.levels import level_costs
 from torq_byoc.report.measure import Measurement, measure
@@ -46,6 +47,7 @@ def summary_of(measurement: Measurement) -> dict[str, Any]:
         "dma": dma_traffic(measurement),
         "lower_bound_cycles": bound,
         "efficiency": bound["total"] / total if total else 0.0,
+        "in_order_bound_cycles": in_order_bound(model, bound["total"]),
         "bound_by": _bound_by(measurement),
         "lram": {
             "capacity": config.lram_bytes if config else 0,
@@ -83,6 +85,16 @@ def lower_bound(model: CompiledModel) -> dict[str, int]:
         "dma_out": _whole_cycles(floor.out_bytes / rate),
     }
     return {**terms, "total": max(terms.values())}
+
+
+def in_order_bound(model: CompiledModel, least: int) -> int:
+    """Cycles below which no program that runs the operators in their order can come; at least the lower bound."""
+    if not model.partitions:
+        return 0
+    config = model.partitions[0].program.config
+    operators = [(cycles / config.slices, nbytes) for cycles, nbytes in model.facts.floor.operators]
+    found = in_order_cycles(operators, config.lram_usable, config.dma_bytes_per_cycle)
+    return max(least, _whole_cycles(found))
 
 
 def _whole_cycles(cycles: float) -> int:
