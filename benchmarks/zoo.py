@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tests.end_to_end.networks import FLOAT, QUANTIZED, Network
+from tests.end_to_end.networks import FLOAT, MODELS, QUANTIZED, Network
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.placement import place
 from torq_byoc.host_module import npu_functions
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.relay_patterns import lower_partition
+from torq_byoc.relay_patterns import lower_partitions
 
 SMALL = ("resnet8_int8", "dscnn_kws_int8", "ad_autoenc_int8", "vww_mbv1_025_int8", "mtcnn_rnet", "dtln_2")
 """Networks that compile in a second or two."""
@@ -45,11 +45,22 @@ class Job:
 
 
 def networks(names: Sequence[str]) -> list[Network]:
-    """Networks of the zoo by name, or of files by path; the whole zoo, as far as its files are here, without names."""
+    """Networks of the zoo by name, or of files by path; the whole zoo, as far as its files are here, without names.
+
+    Raises:
+        SystemExit: a name is neither, or the file of a network is not here.
+    """
     known = {network.name: network for network in (*QUANTIZED, *FLOAT)}
     if not names:
         return [network for network in known.values() if network.available]
-    return [known[name] if name in known else Network(Path(name).stem, str(Path(name).resolve())) for name in names]
+    found = [known[name] if name in known else Network(Path(name).stem, str(Path(name).resolve())) for name in names]
+    missing = [name for name, network in zip(names, found, strict=True) if not network.available]
+    if missing:
+        raise SystemExit(
+            f"no network or file is named {', '.join(missing)}; model files of the zoo are looked for in {MODELS} (set "
+            f"TORQ_TEST_MODELS); here are {', '.join(sorted(name for name in known if known[name].available))}"
+        )
+    return found
 
 
 def job(network: Network, precision: str) -> Job:
@@ -66,7 +77,7 @@ def job(network: Network, precision: str) -> Job:
 def op_graphs(job: Job) -> dict[str, OpGraph]:
     """The operator graphs of a job's partitions, by symbol."""
     module = place(job.model, job.options, StageClock()).parted.module
-    return {name: lower_partition(function, job.options.config) for name, function in npu_functions(module).items()}
+    return lower_partitions(npu_functions(module), job.options.config)
 
 
 def arguments(text: str | None) -> argparse.ArgumentParser:

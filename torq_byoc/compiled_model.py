@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from torq_byoc.errors import CalibrationError, ProgramFormatError, ShapeError, choose_from
+from torq_byoc.errors import CalibrationError, ProgramFormatError, ShapeError, unlike_names
 from torq_byoc.input_arrays import as_type
 from torq_byoc.npu_model.container import pack_container, read_container, unpack_container, write_file_atomically
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.runtime import LoadedProgram, load_program, reference_to
+from torq_byoc.schedules.record import DecisionRecord
 
 if TYPE_CHECKING:
     from torq_byoc.host_module import HostExecutable
@@ -187,13 +188,18 @@ class CompiledModel:
         expected = {spec.name: spec for spec in self.facts.inputs}
         missing, unknown = sorted(set(expected) - set(inputs)), sorted(set(inputs) - set(expected))
         if missing or unknown:
+            why, remedy = unlike_names(missing, unknown, expected)
             raise CalibrationError(
                 "the input names are not those of the model",
                 where=self.facts.model,
-                why=f"missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}",
-                remedy=choose_from(unknown[0], expected) if unknown else f"give {', '.join(missing)} as well",
+                why=why,
+                remedy=remedy,
             )
         return [_checked(np.asarray(inputs[name]), spec) for name, spec in expected.items()]
+
+    def decisions(self) -> DecisionRecord:
+        """The complete record of all partitions, which as an override compiles to the same programs."""
+        return DecisionRecord.union(DecisionRecord.loads(partition.facts.decisions) for partition in self.partitions)
 
     def to_bytes(self) -> bytes:
         """The container's bytes: the same for the same compilation, whatever the machine."""

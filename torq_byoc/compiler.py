@@ -17,17 +17,16 @@ from torq_byoc.compilation.collector import no_cycle_collection
 from torq_byoc.compilation.facts import model_facts
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.placement import check_decisions, place
-from torq_byoc.compilation.programs import compile_function, compile_graph
-from torq_byoc.compilation.record_reuse import Reuse, reuse, reuse_notes
+from torq_byoc.compilation.programs import compile_function
+from torq_byoc.compilation.record_reuse import compile_recorded
 from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.compiled_model import CompiledModel, Partition, program_reference
 from torq_byoc.frontend import load_model
 from torq_byoc.host_module import npu_functions, serialize, with_runtime_calls
-from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
 from torq_byoc.quantize.data import load_calibration
-from torq_byoc.relay_patterns import lower_partition, partition
+from torq_byoc.relay_patterns import lower_partitions, partition
 from torq_byoc.relay_patterns.registry import Precision
 from torq_byoc.schedules.record import DecisionRecord
 
@@ -43,6 +42,7 @@ def compile(  # noqa: A001 - the public name of the API
     effort: int = 1,
     disable_passes: Collection[str] = (),
     records: str | Path | RecordDatabase | None = None,
+    profile: str = "reference",
 ) -> CompiledModel:
     """Compile an ONNX model for the NPU.
 
@@ -57,6 +57,7 @@ def compile(  # noqa: A001 - the public name of the API
         effort: 0..3, how much the scheduler searches.
         disable_passes: torq_hl passes to leave out.
         records: tuning records, or the file that `torq tune` wrote: they decide the graphs that they know.
+        profile: "reference", "shared" or "pessimistic": the timing profile whose tuning records count.
 
     Raises:
         TorqError: one of its subclasses for anything wrong with the input.
@@ -71,6 +72,7 @@ def compile(  # noqa: A001 - the public name of the API
         effort=effort,
         disabled_passes=tuple(disable_passes),
         records=RecordDatabase.read(Path(records)) if isinstance(records, str | Path) else records,
+        profile=profile,
     )
     if isinstance(model, onnx.ModelProto):
         return compile_model(model, options, name=model.graph.name or "model")
@@ -95,24 +97,15 @@ def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> Com
     module = placement.parted.module
     options.show("tensor/partitioned", lambda: module.script(show_meta=False))
     with clock.stage("lower"):
-        graphs = {
-            symbol: lower_partition(function, options.config) for symbol, function in npu_functions(module).items()
-        }
+        graphs = lower_partitions(npu_functions(module), options.config)
     check_decisions(options.decisions, graphs.values())
-    reuses = [reuse(symbol, graph, options) for symbol, graph in graphs.items()]
-    partitions = tuple(
-        _compiled(symbol, graph, found, clock) for (symbol, graph), found in zip(graphs.items(), reuses, strict=True)
-    )
-    placement = replace(placement, notes=(*placement.notes, *reuse_notes(reuses, partitions)))
+    recorded = [compile_recorded(symbol, graph, options, clock) for symbol, graph in graphs.items()]
+    partitions = tuple(found.partition for found in recorded)
+    placement = replace(placement, notes=(*placement.notes, *(found.note for found in recorded if found.note)))
     with clock.stage("host"):
         facts = model_facts(name, placement, partitions, options.config)
         host = b"" if facts.direct else _host_bytes(module, partitions)
     return CompiledModel(facts, partitions, host, clock.seconds, clock.passes)
-
-
-def _compiled(symbol: str, graph: OpGraph, found: Reuse, clock: StageClock) -> Partition:
-    with found.compiling():
-        return compile_graph(symbol, graph, found.options, clock)
 
 
 def _host_bytes(module: tvm.IRModule, partitions: Sequence[Partition]) -> bytes:

@@ -8,8 +8,14 @@ text or, with ``--json``, as an object with the same fields.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+LONGEST = 2000
+"""Characters of a part of a message; of a longer one the middle is left out."""
+LONGEST_WORD = 500
+"""Characters without a space, such as a name or a value, outside paths."""
 
 
 class TorqError(Exception):
@@ -34,10 +40,10 @@ class TorqError(Exception):
         remedy: str = "",
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        self.what = what
-        self.where = where
-        self.why = why
-        self.remedy = remedy
+        self.what = _legible(what)
+        self.where = _shortened(where, LONGEST)
+        self.why = _legible(why)
+        self.remedy = _legible(remedy)
         self.details = dict(details or {})
         super().__init__(self.render())
 
@@ -119,9 +125,36 @@ class InternalError(TorqError):
     """A defect of ours; the message names the repro bundle that was written."""
 
 
+def _legible(text: str) -> str:
+    """A part of a message without what nobody reads: values of thousands of characters."""
+    if len(text) <= LONGEST_WORD:
+        return text
+    return _shortened(re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _shortened(word[0], LONGEST_WORD), text), LONGEST)
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    kept = limit // 2 - 20
+    return f"{text[:kept]} ... {len(text) - 2 * kept} characters ... {text[-kept:]}"
+
+
 def choose_from(name: str, known: Iterable[str]) -> str:
     """A remedy for a name that does not exist: the nearest one that does, if any is near, and all of them."""
     names = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), names, n=1)
     meant = f"did you mean {names[near[0]]!r}? " if near else ""
     return f"{meant}use one of {', '.join(names.values())}"
+
+
+def unlike_names(missing: Collection[str], unknown: Collection[str], known: Iterable[str]) -> tuple[str, str]:
+    """Why, and the remedy, of an error about arrays that are not named like what they are for."""
+    lacks = f"missing: {', '.join(missing)}" if missing else ""
+    surplus = f"unknown: {', '.join(unknown)}" if unknown else ""
+    if missing and unknown:
+        remedy = choose_from(next(iter(unknown)), known)
+    elif unknown:
+        remedy = f"leave {', '.join(unknown)} out"
+    else:
+        remedy = f"give {', '.join(missing)} as well"
+    return "; ".join(filter(None, (lacks, surplus))), remedy

@@ -1,21 +1,23 @@
-"""Floor 0: reading files that a user named, without trusting the names.
+"""Floor 0: reading and writing files that a user named, without trusting the names.
 
 A name may lead to a folder, a device or a pipe, which never end or never begin; to a file of the kernel that
 shows no size; or to something that grows while it is read.  Only ordinary files are read, never past the
-size they have when they are opened.
+size they have when they are opened.  Files are written whole or not at all, and so are several that belong together.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from torq_byoc.errors import TorqError
+from torq_byoc.errors import EnvironmentProblem, TorqError
 
 _SPECIAL = (
     (stat.S_ISDIR, "a folder"),
@@ -70,7 +72,7 @@ def open_ordinary(path: Path, expected: Expected) -> Iterator[tuple[BinaryIO, in
         kind = special_kind(path)
         stream = None if kind else os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
     except (OSError, ValueError) as error:
-        raise expected.refusal(path, _reason(error)) from error
+        raise expected.refusal(path, reason(error)) from error
     if stream is None:
         raise expected.refusal(path, f"it is {kind}, not an ordinary file")
     with stream:
@@ -90,7 +92,7 @@ def read_ordinary(path: Path, expected: Expected) -> bytes:
         try:
             return stream.read(size)
         except OSError as error:
-            raise expected.refusal(path, _reason(error)) from error
+            raise expected.refusal(path, reason(error)) from error
 
 
 def read_text(path: Path, expected: Expected) -> str:
@@ -106,6 +108,122 @@ def read_text(path: Path, expected: Expected) -> str:
         raise expected.refusal(path, f"byte {error.start} is not UTF-8 text") from error
 
 
-def _reason(error: Exception) -> str:
+def parse_json(text: str) -> Any:
+    """The value of a JSON text; of two equal keys of an object one would be lost, so they are refused.
+
+    Raises:
+        ValueError: the text is not JSON, nested too deeply, or an object has a key twice; says where.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {key!r} is there twice")
+        result[key] = value
+    return result
+
+
+def write_together(files: Mapping[Path, bytes], removed: Collection[Path] = ()) -> None:
+    """Write all of several files or none: to temporary files beside them, to disk, then renamed.
+
+    Args:
+        files: content by path.
+        removed: files that go once everything is on the disk, such as those of an earlier run.
+
+    Raises:
+        EnvironmentProblem: the disk is full, a folder is missing or not writable, or a path is a folder, a device
+            or a pipe, which a rename would replace; nothing is left behind.
+    """
+    for path in files:
+        _refuse_special(path)
+    temporary = {path: path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp") for path in files}
+    try:
+        for path, data in files.items():
+            with _told_of(path, f" ({len(data)} bytes)"):
+                _write_to_disk(temporary[path], data)
+        for path in removed:
+            with _told_of(path):
+                path.unlink(missing_ok=True)
+        for path, ready in temporary.items():
+            with _told_of(path):
+                ready.replace(path)
+    finally:
+        for ready in temporary.values():
+            with suppress(OSError):
+                ready.unlink(missing_ok=True)
+    for folder in {path.parent for path in files}:
+        _sync_folder(folder)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """A folder, with all above it, that goes again when what was to fill it fails.
+
+    Raises:
+        EnvironmentProblem: it cannot be made.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentProblem(
+            "the folder cannot be created", where=str(folder), why=reason(error), remedy="name another folder"
+        ) from error
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+def _refuse_special(path: Path) -> None:
+    with suppress(OSError):
+        kind = special_kind(path)
+        if kind:
+            raise EnvironmentProblem(
+                "the file cannot be written", where=str(path), why=f"the path is {kind}", remedy="name a file"
+            )
+
+
+@contextmanager
+def _told_of(path: Path, about: str = "") -> Iterator[None]:
+    """Errors of the operating system as ones that name the file."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentProblem(
+            "the file cannot be written",
+            where=str(path),
+            why=f"{reason(error)}{about}",
+            remedy="free disk space or choose a folder that exists and is writable",
+        ) from error
+
+
+def _write_to_disk(path: Path, data: bytes) -> None:
+    with path.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make renames durable where the system allows it; the files are complete either way."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def reason(error: Exception) -> str:
     """The operating system's words without error number and path."""
     return getattr(error, "strerror", None) or str(error)

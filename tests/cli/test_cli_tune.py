@@ -92,7 +92,7 @@ BAD = {
     "no file": ("CommandLineError", []),
     "unknown strategy": ("CommandLineError", ["--records", "r.json", "--strategy", "greedy"]),
     "no trials": ("CommandLineError", ["--records", "r.json", "--trials", "0"]),
-    "a schedule by hand": ("ScheduleError", ["--records", "r.json", "--schedule", "hand.json"]),
+    "a schedule by hand": ("CommandLineError", ["--records", "r.json", "--schedule", "hand.json"]),
     "damaged records": ("ScheduleError", ["--records", "bad.json"]),
     "records of a newer format": ("ScheduleError", ["--records", "newer.json"]),
     "the records are the model": ("CommandLineError", ["--records", "tiny.onnx"]),
@@ -105,7 +105,7 @@ BAD = {
 def test_bad_requests(case, workspace, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "tiny.onnx", workspace.model.read_bytes())
-    written(tmp_path / "bad.json", b'{"format": 1, "machines": {"x": 3}}')
+    written(tmp_path / "bad.json", b'{"format": 2, "machines": {"x": 3}}')
     written(tmp_path / "newer.json", b'{"format": 7}')
     written(tmp_path / "hand.json", b'{"format": 1, "groups": []}')
     before = {path: path.read_bytes() for path in files_in(tmp_path)}
@@ -114,7 +114,7 @@ def test_bad_requests(case, workspace, tmp_path, capsys, monkeypatch):
     assert {path: path.read_bytes() for path in files_in(tmp_path)} == before
 
 
-@pytest.mark.parametrize("content", [None, b"", b"[1]", b'{"format": 1, "machines": {"a": {"name": 1}}}'])
+@pytest.mark.parametrize("content", [None, b"", b"[1]", b'{"format": 2, "machines": {"a": {"name": 1}}}'])
 def test_compile_refuses_what_are_no_records(content, workspace, tmp_path, capsys):
     records = tmp_path / "records.json"
     if content is not None:
@@ -127,6 +127,39 @@ def test_compile_refuses_what_are_no_records(content, workspace, tmp_path, capsy
 
 
 def test_output_and_records_must_differ(workspace, tmp_path, capsys):
-    records = written(tmp_path / "same.json", b'{"format": 1}')
+    records = written(tmp_path / "same.json", b'{"format": 2}')
     assert_refused(capsys, "CommandLineError", "compile", workspace.model, "-o", records, "--records", records)
-    assert records.read_bytes() == b'{"format": 1}'
+    assert records.read_bytes() == b'{"format": 2}'
+
+
+def test_an_interrupted_search_leaves_its_file(workspace, tmp_path, capsys, monkeypatch):
+    from torq_byoc.explore.tuning import model
+
+    records = tmp_path / "records.json"
+    tune_model = model.tune_model
+
+    def first_trials_only(*args, keep, **options):
+        keep(tune_model(*args, keep=keep, **options).database)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model, "tune_model", first_trials_only)
+    request = ("tune", workspace.model, "--calib", workspace.calibration, "--records", records, "--trials", 2)
+    assert torq(capsys, *request).code == 130
+    assert "decided by a tuning record" in compiled_text(capsys, workspace, tmp_path, records)
+
+
+@pytest.mark.parametrize("options", [("--disable-pass", "fusion"), ("--profile", "pessimistic")])
+def test_a_record_is_for_its_own_passes_and_profile(options, tuned, workspace, tmp_path, capsys):
+    records, _ = tuned
+    copy = written(tmp_path / "records.json", records.read_bytes())
+    assert "in other settings only" in compiled_text(capsys, workspace, tmp_path, copy, *options)
+    request = ("--calib", workspace.calibration, "--records", copy, "--trials", 1, *options)
+    assert torq(capsys, "tune", workspace.model, *request).code == 0
+    for request in (options, ()):
+        assert "decided by a tuning record" in compiled_text(capsys, workspace, tmp_path, copy, *request)
+
+
+def compiled_text(capsys, workspace: Workspace, folder: Path, records: Path, *options: str) -> str:
+    """What ``torq compile --records`` prints."""
+    request = ("--calib", workspace.calibration, "-o", folder / "o.torq", "--records", records, *options)
+    return torq(capsys, "compile", workspace.model, *request).out

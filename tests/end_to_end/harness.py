@@ -21,7 +21,7 @@ from torq_byoc.kernels.reference import evaluate
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.simulator import Simulator
-from torq_byoc.relay_patterns import lower_partition, partition
+from torq_byoc.relay_patterns import lower_partitions, partition
 from torq_byoc.schedules.record import DecisionRecord
 
 Arrays = dict[str, np.ndarray]
@@ -46,9 +46,7 @@ class Reference:
     def of(cls, model: onnx.ModelProto, precision: str, config: NpuConfig) -> Reference:
         """Of a prepared model; ``precision`` is "quantized" or "bf16"."""
         parted = partition(to_relax(model), precision, config).module
-        graphs = {
-            symbol: lower_partition(function, config) for symbol, function in host_module.npu_functions(parted).items()
-        }
+        graphs = lower_partitions(host_module.npu_functions(parted), config)
         names = tuple(value.name for value in model.graph.output)
         return cls(parted, graphs, names, tuple(value.name for value in model.graph.input))
 

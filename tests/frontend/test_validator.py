@@ -122,6 +122,15 @@ def test_scale_must_be_positive_and_finite(scale):
     assert "quantize" in caught.value.where
 
 
+@pytest.mark.parametrize("kind", [TensorProto.BOOL, TensorProto.INT64, TensorProto.UINT8])
+def test_only_numbers_that_the_standard_names_are_quantized(kind):
+    model = quantized(0.5)
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    with pytest.raises(QuantizationError, match="cannot be quantized") as caught:
+        validate(model)
+    assert "quantize" in caught.value.where
+
+
 def test_one_bad_scale_of_many_is_found():
     with pytest.raises(QuantizationError, match=r"\[2\] is 0.0"):
         validate(quantized([0.5, 0.5, 0.0], [0, 0, 0], axis=1))

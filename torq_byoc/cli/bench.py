@@ -7,13 +7,22 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import PATH, Outcome, json_option, model_options, profile_option, progress, refuse_unused
+from torq_byoc.cli.options import (
+    PATH,
+    SECONDS,
+    Outcome,
+    json_option,
+    model_options,
+    profile_option,
+    progress,
+    refuse_unused,
+)
 
 
 @click.command(name="bench")
 @click.argument("source", metavar="MODEL.onnx|OUT.torq", type=PATH)
 @model_options
-@click.option("--budget", type=click.FloatRange(0.0), default=1.0, show_default=True, help="Seconds a CPU timing.")
+@click.option("--budget", type=SECONDS, default=1.0, show_default=True, help="Seconds a CPU timing.")
 @profile_option
 @json_option
 def command(source: Path, budget: float, profile: str, as_json: bool, **request: Any) -> Outcome:

@@ -9,24 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from torq_byoc.cli.request import options_of
+from torq_byoc.cli.request import holds_container, naming_the_file, options_of
 from torq_byoc.compiled_model import CompiledModel, load
-from torq_byoc.errors import TorqError
-from torq_byoc.files import open_ordinary
-from torq_byoc.npu_model.container import CONTAINER_FILE, MAGIC
 from torq_byoc.report.host_time import host_microseconds
 from torq_byoc.report.summary import summarize
 
 
 def is_container(path: Path) -> bool:
     """Whether a path means a container: by its name, or by how the file begins."""
-    if path.suffix == ".torq":
-        return True
-    try:
-        with open_ordinary(path, CONTAINER_FILE) as (stream, _):
-            return stream.read(len(MAGIC)) == MAGIC
-    except (TorqError, OSError):
-        return False
+    return path.suffix == ".torq" or holds_container(path)
 
 
 def benchmark_model(
@@ -41,9 +32,10 @@ def benchmark_model(
     from torq_byoc.frontend import load_model, prepare
     from torq_byoc.report.baseline import cpu_baseline, example_inputs
 
-    options = options_of(step=step, **request)
+    options = options_of(profile=profile, step=step, **request)
     model = load_model(path)
-    compiled = compile_model(model, options, name=path.name)
+    with naming_the_file(request.get("record")):
+        compiled = compile_model(model, options, name=path.name)
     prepared = prepare(model, dict(options.shapes))
     feeds = example_inputs(prepared)
     step("CPU baseline")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torq_byoc.cli.options import (
+    NAME,
     PATH,
     Outcome,
     json_option,
@@ -18,19 +19,24 @@ from torq_byoc.cli.options import (
 )
 from torq_byoc.cli.request import compile_request, files_read
 from torq_byoc.cli.targets import check_targets
-from torq_byoc.npu_model.container import write_file_atomically
+from torq_byoc.files import new_folder, write_together
 
 if TYPE_CHECKING:
+    from torq_byoc.compiled_model import CompiledModel
     from torq_byoc.report.measure import Measurement
+    from torq_byoc.report.story import Level
 
 
 @click.command(name="compile")
 @click.argument("model", type=PATH)
 @click.option("-o", "--output", type=PATH, help="Container to write; default MODEL.torq.")
 @model_options
-@click.option("--dump-ir", "dump", type=PATH, help="Write every level of IR to this folder.")
+@click.option("--dump-ir", "dump", type=PATH, help="Write every level of IR to this folder; replaces an earlier dump.")
 @click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
-@click.option("--explain-layer", "layer", metavar="NAME", help="Tell the story of one layer through all levels.")
+@click.option("--save-schedule", "decisions", type=PATH, help="Write all decisions, for --schedule.")
+@click.option(
+    "--explain-layer", "layer", type=NAME, metavar="NAME", help="Tell the story of one layer through all levels."
+)
 @click.option(
     "--report", type=PATH, help="HTML report to write: timeline, memory, layers, roofline, passes, decisions."
 )
@@ -48,6 +54,7 @@ def command(
     output: Path | None,
     dump: Path | None,
     explain: bool,
+    decisions: Path | None,
     layer: str | None,
     report: Path | None,
     earlier: Path | None,
@@ -57,7 +64,7 @@ def command(
 ) -> Outcome:
     """Compile MODEL for the NPU."""
     from torq_byoc.report.measure import measure
-    from torq_byoc.report.story import Level, layer_story, recorder
+    from torq_byoc.report.story import recorder
     from torq_byoc.report.summary import summary_of
     from torq_byoc.report.tables import print_explanation, print_summary
 
@@ -65,29 +72,50 @@ def command(
         refuse_unused(["earlier"], "it is about --report")
     output = output or Path(f"{model.stem}.torq")
     read = {"MODEL": model, **files_read(**request), "--compare": earlier}
-    check_targets({"-o": output, "--report": report}, read, {"--dump-ir": dump})
+    check_targets({"-o": output, "--report": report, "--save-schedule": decisions}, read, {"--dump-ir": dump})
     before = _measured(earlier, profile) if earlier else None
     with progress(None, f"compiling {model.name}") as step:
         levels: list[Level] = []
-        watch = recorder(levels) if layer else None
-        compiled = compile_request(model, dump=dump, watch=watch, step=step, **request)
-    story = list(layer_story(compiled, levels, layer)) if layer else []
+        watch = recorder(levels) if layer or dump else None
+        compiled = compile_request(model, profile=profile, watch=watch, step=step, **request)
+    story = _story(model, compiled, levels, layer) if layer else []
     measurement = measure(compiled, profile)
     summary = summary_of(measurement)
-    page = _page(measurement, before, earlier) if report else ""
-    compiled.save(output)
+    files = {output: compiled.to_bytes()}
     if report:
-        write_file_atomically(report, page.encode())
+        files[report] = _page(measurement, before, earlier).encode()
+    if decisions:
+        files[decisions] = compiled.decisions().dumps().encode()
+    _write(files, dump, levels, compiled)
     if not as_json:
         print_summary(summary)
         if explain:
             print_explanation(summary, compiled)
         for line in story:
             click.echo(line)
-        for written in filter(None, (output, report)):
+        for written in filter(None, (output, report, decisions, dump)):
             click.echo(f"wrote {written}")
     told = {"story": story} if layer else {}
     return Outcome({**summary, **told, "output": str(output), "report": str(report) if report else None})
+
+
+def _story(model: Path, compiled: CompiledModel, levels: list[Level], layer: str) -> list[str]:
+    from torq_byoc.frontend import load_model
+    from torq_byoc.report.story import layer_story
+
+    nodes = [node.name for node in load_model(model).graph.node]
+    return list(layer_story(compiled, levels, layer, nodes))
+
+
+def _write(files: dict[Path, bytes], dump: Path | None, levels: list[Level], compiled: CompiledModel) -> None:
+    """Write everything or nothing."""
+    from torq_byoc.cli.dump import dump_files, replaced_files
+
+    if dump is None:
+        write_together(files)
+        return
+    with new_folder(dump):
+        write_together({**files, **dump_files(dump, levels, compiled)}, replaced_files(dump))
 
 
 def _measured(container: Path, profile: str) -> Measurement:

@@ -8,28 +8,35 @@ from typing import Any
 
 import click
 
-from torq_byoc.cli.options import PATH, Outcome, json_option, profile_option, refuse_unused
+from torq_byoc.cli.options import MOST_LINES, NAME, PATH, Outcome, json_option, profile_option, refuse_unused
 
 
 @click.command(name="inspect")
 @click.argument("container", type=PATH)
 @click.option("--memory", is_flag=True, help="Show the memory map.")
 @click.option("--disassemble", "code", is_flag=True, help="Show sequencer steps, slice tasks and descriptors.")
-@click.option("--layer", default="", help="Disassemble only steps of layers whose name contains this.")
-@click.option("--lines", type=click.IntRange(0), default=200, show_default=True, help="Lines to show; 0: all.")
+@click.option("--layer", type=NAME, help="Disassemble only steps of layers whose name contains this.")
+@click.option(
+    "--lines", type=click.IntRange(0, MOST_LINES), default=200, show_default=True, help="Lines to show; 0: all."
+)
 @profile_option
 @json_option
-def command(container: Path, memory: bool, code: bool, layer: str, lines: int, profile: str, as_json: bool) -> Outcome:
+def command(
+    container: Path, memory: bool, code: bool, layer: str | None, lines: int, profile: str, as_json: bool
+) -> Outcome:
     """Show layers, memory, machine code and header of CONTAINER."""
     if not code:
         refuse_unused(["layer", "lines"], "they are about --disassemble")
     from torq_byoc.cli.container_facts import container_facts
     from torq_byoc.compiled_model import load
+    from torq_byoc.report.disassembly import require_layer
     from torq_byoc.report.measure import measure
     from torq_byoc.report.memory_map import memory_map
     from torq_byoc.report.summary import summary_of
 
     model = load(container)
+    if layer:
+        require_layer((partition.program for partition in model.partitions), layer)
     measurement = measure(model, profile)
     data: dict[str, Any] = {
         **summary_of(measurement),
@@ -37,7 +44,7 @@ def command(container: Path, memory: bool, code: bool, layer: str, lines: int, p
         "memory": memory_map(measurement),
     }
     if code:
-        data["disassembly"] = _disassembly(model.partitions, layer, lines)
+        data["disassembly"] = _disassembly(model.partitions, layer or "", lines)
     if not as_json:
         _print(data, memory)
     return Outcome(data)

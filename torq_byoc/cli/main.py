@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
 import click
 
 from torq_byoc import __version__
+from torq_byoc.cli.streams import drop, output_problem, settle, unwritable
 from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError, choose_from
 
 COMMANDS: dict[str, str] = {
@@ -31,6 +31,15 @@ COMMANDS: dict[str, str] = {
 
 class _ReaderGone(Exception):
     """Whoever read our output, such as ``head``, has seen enough."""
+
+
+@contextlib.contextmanager
+def _closed_pipes_are_no_failure() -> Iterator[None]:
+    """Keep a closed pipe from click, which would turn it into a failure."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGone from error
 
 
 class LazyGroup(click.Group):
@@ -62,12 +71,17 @@ class LazyGroup(click.Group):
             raise CommandLineError(f"there is no command {name!r}", where="torq", remedy=remedy)
         return super().resolve_command(ctx, args)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the arguments, which prints ``--help`` and ``--version``."""
+        with _closed_pipes_are_no_failure():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; click would turn a closed pipe into a failure."""
-        try:
+        """Run the command."""
+        with _closed_pipes_are_no_failure():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _ReaderGone from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List commands from the table above instead of importing them."""
@@ -88,11 +102,15 @@ def torq(context: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: turns every failure into one message and the exit code of the contract."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    sys.exit(_run(arguments))
+    code = _run(arguments)
+    settle()
+    sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
+    if sys.stdout is None:
+        return _fail(unwritable("it is closed"), as_json=False)
     try:
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
             result = torq.main(args=arguments, prog_name="torq", standalone_mode=False)
@@ -110,11 +128,13 @@ def _run(arguments: list[str]) -> int:
         click.echo("interrupted", err=True)
         return 130
     except (BrokenPipeError, _ReaderGone):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)
         return 0
     except MemoryError:
         problem = EnvironmentProblem("the machine has too little memory for this", remedy="use a smaller model")
         return _fail(problem, as_json)
+    except OSError as error:
+        return _fail(output_problem(error) or _internal(error, arguments), as_json)
     except Exception as error:  # noqa: BLE001 - the last line of defence: everything else is a defect of ours
         return _fail(_internal(error, arguments), as_json)
 
@@ -152,8 +172,13 @@ def _print_json(data: Mapping[str, Any]) -> None:
 
 
 def _fail(error: TorqError, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps(error.to_json(), indent=2, default=str))
-    else:
+    """Tell of a failure where it is looked for; where that cannot be written, tell that on stderr."""
+    try:
+        if as_json:
+            click.echo(json.dumps(error.to_json(), indent=2, default=str))
+            return error.exit_code
+    except OSError as problem:
+        error = output_problem(problem) or error
+    with contextlib.suppress(OSError):
         click.echo(f"error: {error.render()}", err=True)
     return error.exit_code

@@ -21,11 +21,12 @@ def command(model: Path | None, markdown: bool, as_json: bool, **request: Any) -
         refuse_unused(request, "they are about a model, and none is given")
         return _all_operators(markdown, as_json)
     refuse_unused(["markdown"], "the document is about operators, not about a model")
-    from torq_byoc.cli.request import options_of
+    from torq_byoc.cli.request import options_of, refuse_container
     from torq_byoc.frontend import load_model
     from torq_byoc.report.model_coverage import model_coverage
     from torq_byoc.report.tables import print_coverage
 
+    refuse_container(model)
     options = options_of(**request)
     with progress(None, f"partitioning {model.name}"):
         coverage = model_coverage(load_model(model), options, model.name)

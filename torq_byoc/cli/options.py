@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +17,75 @@ from torq_byoc.errors import CommandLineError, ShapeError, choose_from
 
 PROFILES = ("reference", "shared", "pessimistic")
 PRECISIONS = ("auto", "int8", "int16", "bf16")
-PATH = click.Path(path_type=Path, readable=False)
-"""A path as it stands: whether it can be read is for whoever reads it to say, with what it should be."""
+MOST_TRIALS = 1_000_000
+MOST_LINES = 1_000_000_000
+MOST_SECONDS = 1e6
+LARGEST_SEED = 2**32 - 1
+"""Of the generators that take the fewest bits, so that a seed means the same to all strategies."""
+LONGEST_EXTENT = 18
+"""Digits of an extent: what a signed 64-bit integer holds."""
+
+
+class GivenPath(click.Path):
+    """A path as it stands: whether it can be read is for whoever reads it to say, with what it should be."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path.
+
+        Raises:
+            CommandLineError: it is empty, which would mean the current folder.
+        """
+        _refuse_empty(value, "path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class GivenName(click.ParamType):
+    """Any name but the empty one."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is.
+
+        Raises:
+            CommandLineError: it is empty.
+        """
+        _refuse_empty(value, "name", param, ctx)
+        return str(value)
+
+
+class Seconds(click.FloatRange):
+    """A time: finite, not negative, at most ``MOST_SECONDS``."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(0.0, MOST_SECONDS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; one that is not comparable lies in no range."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+def _refuse_empty(value: Any, noun: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
+    if value == "":
+        command = ctx.command_path if ctx else "torq"
+        raise CommandLineError(
+            f"the {noun} is empty",
+            where=f"{command} {param.opts[0]}" if param else command,
+            remedy=f"give a {noun}; see {command} --help",
+        )
+
+
+PATH = GivenPath()
+NAME = GivenName()
+SECONDS = Seconds()
 
 
 @dataclass(frozen=True)
@@ -73,6 +141,18 @@ def profile_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Everything that decides how a model is compiled."""
+    for option in (
+        click.option("--records", type=PATH, help="Tuning records of `torq tune` to reuse."),
+        click.option(
+            "--schedule", "record", type=PATH, help="Decisions fixed by hand, as --save-schedule writes them."
+        ),
+    ):
+        function = option(function)
+    return search_options(function)
+
+
+def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What decides how a model is compiled where the decisions are searched for: no decisions."""
     for option in reversed(
         (
             click.option(
@@ -84,11 +164,11 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--calib", type=PATH, help="Calibration npz, or a folder of them."),
             click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape."),
-            click.option("--hw", default="sl2610", show_default=True, help="Hardware preset or YAML file."),
-            click.option("--schedule", "record", type=PATH, help="Decisions fixed by hand."),
-            click.option("--records", type=PATH, help="Tuning records of `torq tune` to reuse."),
+            click.option("--hw", type=NAME, default="sl2610", show_default=True, help="Hardware preset or YAML file."),
             click.option("--effort", type=click.IntRange(0, 3), default=1, show_default=True, help="Search effort."),
-            click.option("--disable-pass", "disabled", multiple=True, metavar="NAME", help="Leave a pass out."),
+            click.option(
+                "--disable-pass", "disabled", type=NAME, multiple=True, metavar="NAME", help="Leave a pass out."
+            ),
         )
     ):
         function = option(function)
@@ -99,20 +179,26 @@ def parse_shapes(values: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """``NAME:1x3x224x224`` options as a mapping.
 
     Raises:
-        ShapeError: an option is not of that form.
+        ShapeError: an option is not of that form, or an input has two.
     """
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
         name, separator, text = value.rpartition(":")
         parts = text.lower().split("x")
-        if not separator or not name or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        if not separator or not name or not all(_is_extent(part) for part in parts):
             raise ShapeError(
                 f"cannot read the shape {value!r}",
                 where="--shape",
                 remedy="write NAME:1x3x224x224 with positive extents",
             )
+        if name in shapes:
+            raise ShapeError(f"the input {name!r} has two shapes", where="--shape", remedy="give one shape an input")
         shapes[name] = tuple(int(part) for part in parts)
     return shapes
+
+
+def _is_extent(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= LONGEST_EXTENT and int(text) > 0
 
 
 def refuse_unused(names: Iterable[str], why: str) -> None:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torq_byoc.cli.options import parse_shapes
-from torq_byoc.cli.targets import DUMP_NAME
 from torq_byoc.compiled_model import CompiledModel
-from torq_byoc.errors import EnvironmentProblem, ScheduleError
-from torq_byoc.files import Expected, read_text
-from torq_byoc.npu_model.container import write_file_atomically
+from torq_byoc.errors import ModelFileError, ScheduleError, TorqError
+from torq_byoc.files import Expected, open_ordinary, read_text
+from torq_byoc.npu_model.container import CONTAINER_FILE, MAGIC
 
 if TYPE_CHECKING:
     from torq_byoc.compilation.options import Options
     from torq_byoc.schedules.record import DecisionRecord
 
 _SCHEDULE_FILE = Expected(
-    ScheduleError, "the schedule file", "give the text that `torq compile --explain` prints, as a file", 64 << 20
+    ScheduleError, "the schedule file", "give a file that `torq compile --save-schedule` wrote", 64 << 20
 )
 
 
@@ -32,8 +31,34 @@ def compile_request(model: Path, *, step: Callable[[str], None] | None = None, *
     from torq_byoc.compiler import compile_model
     from torq_byoc.frontend import load_model
 
+    refuse_container(model)
     options = options_of(step=step, **request)
-    return compile_model(load_model(model), options, name=model.name)
+    with naming_the_file(request.get("record")):
+        return compile_model(load_model(model), options, name=model.name)
+
+
+def refuse_container(model: Path) -> None:
+    """Refuse a container where a model is wanted.
+
+    Raises:
+        ModelFileError: the file is a container.
+    """
+    if holds_container(model):
+        raise ModelFileError(
+            "the model is compiled already",
+            where=str(model),
+            why="it is a container that `torq compile` wrote",
+            remedy=f"run or look at it with `torq run {model}` or `torq inspect {model}`, or give the .onnx file",
+        )
+
+
+def holds_container(path: Path) -> bool:
+    """Whether a file begins like a container."""
+    try:
+        with open_ordinary(path, CONTAINER_FILE) as (stream, _):
+            return stream.read(len(MAGIC)) == MAGIC
+    except (TorqError, OSError):
+        return False
 
 
 def options_of(
@@ -46,7 +71,7 @@ def options_of(
     records: Path | None = None,
     effort: int = 1,
     disabled: tuple[str, ...] = (),
-    dump: Path | None = None,
+    profile: str = "reference",
     watch: Callable[[str, str], None] | None = None,
     step: Callable[[str], None] | None = None,
 ) -> Options:
@@ -68,14 +93,15 @@ def options_of(
         decisions=_record(record) if record else None,
         effort=effort,
         disabled_passes=disabled,
+        profile=profile,
         records=RecordDatabase.read(records) if records else None,
-        observe=_both(_dumper(dump) if dump else None, watch),
+        observe=watch,
         progress=step,
     )
 
 
 def files_read(
-    *, calib: Path | None, hw: str, record: Path | None, records: Path | None, **_: Any
+    *, calib: Path | None, hw: str, record: Path | None = None, records: Path | None = None, **_: Any
 ) -> dict[str, Path | None]:
     """The paths among those options that are read, by option."""
     from torq_byoc.npu_model.presets import preset_names
@@ -91,35 +117,22 @@ def files_read(
 def _record(path: Path) -> DecisionRecord:
     from torq_byoc.schedules.record import DecisionRecord
 
-    return DecisionRecord.loads(read_text(path, _SCHEDULE_FILE))
+    with naming_the_file(path):
+        return DecisionRecord.loads(read_text(path, _SCHEDULE_FILE))
 
 
-def _both(
-    first: Callable[[str, str], None] | None, second: Callable[[str, str], None] | None
-) -> Callable[[str, str], None] | None:
-    """An observer for two; None when nobody looks."""
-    if first is None or second is None:
-        return first or second
-
-    def show(level: str, text: str) -> None:
-        first(level, text)
-        second(level, text)
-
-    return show
-
-
-def _dumper(folder: Path) -> Callable[[str, str], None]:
-    """Writes each level to the folder, numbered in the order in which they appear; the first one makes the folder."""
-    numbers = count()
-
-    def write(level: str, text: str) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise EnvironmentProblem(
-                "the IR folder cannot be created", where=str(folder), why=str(error), remedy="choose another --dump-ir"
-            ) from error
-        name = DUMP_NAME.format(number=next(numbers), level=level.replace("/", "-"))
-        write_file_atomically(folder / name, text.encode())
-
-    return write
+@contextmanager
+def naming_the_file(path: Path | None) -> Iterator[None]:
+    """Say which file a decision that cannot be used was in."""
+    try:
+        yield
+    except ScheduleError as error:
+        if path is None or str(path) in error.where or error.where.startswith("--"):
+            raise
+        raise ScheduleError(
+            error.what,
+            where=f"{path}: {error.where}",
+            why=error.why,
+            remedy=error.remedy,
+            details=error.details,
+        ) from error

@@ -9,6 +9,7 @@ import click
 
 from torq_byoc.cli.options import PATH, Outcome, json_option, profile_option, progress
 from torq_byoc.cli.targets import check_targets
+from torq_byoc.files import write_together
 
 
 @click.command(name="run")
@@ -20,20 +21,21 @@ from torq_byoc.cli.targets import check_targets
 @json_option
 def command(container: Path, source: Path, target: Path, trace: Path | None, profile: str, as_json: bool) -> Outcome:
     """Run CONTAINER on the simulated NPU."""
-    from torq_byoc.cli.npz import write_npz
+    from torq_byoc.cli.npz import npz_bytes
     from torq_byoc.compiled_model import load
     from torq_byoc.quantize.data import read_npz
     from torq_byoc.report.summary import headline
-    from torq_byoc.report.trace import write_trace
+    from torq_byoc.report.trace import trace_bytes
 
     check_targets({"--output": target, "--trace": trace}, {"CONTAINER": container, "--input": source})
     model = load(container)
     inputs = read_npz(source)
     with progress(None, "simulating"):
         outputs = model.run(inputs)
+    files = {target: npz_bytes(outputs)}
     if trace:
-        write_trace(trace, model, profile)
-    write_npz(target, outputs)
+        files[trace] = trace_bytes(model, profile)
+    write_together(files)
     result: dict[str, Any] = {
         **headline(model, profile),
         "outputs": {name: {"shape": list(v.shape), "dtype": v.dtype.name} for name, v in outputs.items()},

@@ -12,6 +12,7 @@ from torq_byoc.files import special_kind
 
 DUMP_NAME = "{number:02d}-{level}.txt"
 _DUMPED = re.compile(r"\d{2,}-.*\.txt")
+_LEVEL = re.compile(r"\d{2,}-(tensor|scheduled|torq_hl|torq_hw)-[a-z-]+\.txt")
 
 
 def check_targets(
@@ -92,6 +93,11 @@ def _check_dumps(option: str, folder: Path, others: Mapping[str, Path]) -> None:
     for other, path in others.items():
         if _DUMPED.fullmatch(path.name) and _same(path.absolute().parent, folder):
             raise _refused(other, path, f"{option} writes files of such names there", "name another path")
+
+
+def former_dump(folder: Path) -> list[Path]:
+    """Files that an earlier ``--dump-ir`` wrote to a folder."""
+    return sorted(path for path in folder.iterdir() if _LEVEL.fullmatch(path.name) and not _kind(path))
 
 
 def _kind(path: Path) -> str:

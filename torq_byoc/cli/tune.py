@@ -7,22 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torq_byoc.cli.options import PATH, Outcome, json_option, model_options, profile_option, progress
-from torq_byoc.cli.request import files_read, options_of
+from torq_byoc.cli.options import (
+    LARGEST_SEED,
+    MOST_TRIALS,
+    NAME,
+    PATH,
+    SECONDS,
+    Outcome,
+    json_option,
+    profile_option,
+    progress,
+    search_options,
+)
+from torq_byoc.cli.request import files_read, options_of, refuse_container
 from torq_byoc.cli.targets import check_targets
 from torq_byoc.errors import CommandLineError
 
 if TYPE_CHECKING:
+    from torq_byoc.compilation.tuning_records import RecordDatabase
     from torq_byoc.explore.tuning.model import TunedModel
 
 
 @click.command(name="tune")
 @click.argument("model", type=PATH)
-@model_options
-@click.option("--strategy", default="evolutionary", show_default=True, help="random, evolutionary or bayesian.")
-@click.option("--trials", type=click.IntRange(1), default=100, show_default=True, help="Schedules tried a partition.")
-@click.option("--seconds", type=click.FloatRange(0.0), help="Stop after this time; results then depend on the machine.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the strategy.")
+@search_options
+@click.option("--records", type=PATH, help="Where to keep what is found; what it knows already is gone on from.")
+@click.option(
+    "--strategy", type=NAME, default="evolutionary", show_default=True, help="random, evolutionary or bayesian."
+)
+@click.option(
+    "--trials", type=click.IntRange(1, MOST_TRIALS), default=100, show_default=True, help="Schedules tried a partition."
+)
+@click.option("--seconds", type=SECONDS, help="Stop after this time; results then depend on the machine.")
+@click.option("--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help="Of the strategy.")
 @profile_option
 @json_option
 def command(
@@ -39,6 +56,7 @@ def command(
     """Search for schedules of MODEL that take fewer cycles, and add them to the file of --records.
 
     The file is created when there is none; what it knows of the model already is where the search starts.
+    It is written at every improvement, so an interrupted search keeps what it found.
     """
     from torq_byoc.explore.tuning.model import TuningPlan, tune_model
     from torq_byoc.explore.tuning.strategies import load_strategy
@@ -46,12 +64,17 @@ def command(
 
     if records is None:
         raise CommandLineError("there is nowhere to keep what is found", where="torq tune", remedy="add --records FILE")
-    check_targets({"--records": records}, {"MODEL": model, **files_read(**request, records=None)})
+    refuse_container(model)
+    check_targets({"--records": records}, {"MODEL": model, **files_read(**request)})
     plan = TuningPlan(load_strategy(strategy), trials, seconds, seed, profile)
     options = options_of(**request, records=records if records.exists() else None)
+
+    def keep(database: RecordDatabase) -> None:
+        database.write(records)
+
     with progress(None, f"tuning {model.name}") as step:
-        tuned = tune_model(load_model(model), options, plan, name=model.name, report=step)
-    tuned.database.write(records)
+        tuned = tune_model(load_model(model), options, plan, name=model.name, report=step, keep=keep)
+    keep(tuned.database)
     data = {
         "model": model.name,
         "hw": options.config.name,

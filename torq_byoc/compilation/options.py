@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
+from torq_byoc.compilation.record_keys import Setting
 from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.errors import QuantizationError, choose_from
 from torq_byoc.npu_model.config import NpuConfig
@@ -22,7 +23,10 @@ Observer = Callable[[str, str], None]
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """Everything that a compilation depends on beside the model."""
+    """Everything that a compilation depends on beside the model.
+
+    ``profile`` is the timing profile whose tuning records count; without ``records`` it has no effect.
+    """
 
     config: NpuConfig = field(default_factory=NpuConfig)
     precision: str = "auto"
@@ -32,8 +36,14 @@ class Options:
     effort: int = 1
     disabled_passes: Collection[str] = ()
     records: RecordDatabase | None = None
+    profile: str = "reference"
     observe: Observer | None = None
     progress: Callable[[str], None] | None = None
+
+    @property
+    def setting(self) -> Setting:
+        """The setting that a tuning record must be of to be used."""
+        return Setting.of(self.profile, self.disabled_passes)
 
     def show(self, level: str, text: Callable[[], str]) -> None:
         """Hand a level of IR to the observer; its text is made only when somebody looks."""

@@ -69,15 +69,17 @@ def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) ->
     """Every entry of a hand-written record must be about some partition of the model.
 
     Raises:
-        ScheduleError: it names a node or a tensor that no partition has.
+        ScheduleError: it names a node or a tensor that no partition has, or a group that lies in no single one.
     """
     if record is None:
         return
-    nodes, tensors = set(), set()
+    programs, tensors = [], set()
     for graph in graphs:
-        nodes |= {node.name for node in graph.nodes}
+        programs.append({node.name for node in graph.nodes})
         tensors |= set(graph.tensors)
-    unknown = sorted((set(record.nodes) - nodes) | (set(record.resident) - tensors))
+    nodes: set[str] = set().union(*programs)
+    grouped = {name for group in record.groups or () for name in group.nodes}
+    unknown = sorted(((set(record.nodes) | grouped) - nodes) | (set(record.resident) - tensors))
     if unknown:
         raise ScheduleError(
             "the schedule names nodes or tensors that the model does not have",
@@ -85,3 +87,11 @@ def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) ->
             why=f"{len(unknown)} unknown names",
             remedy=f"{choose_from(unknown[0], sorted(nodes)[:4])} (torq compile --explain lists them)",
         )
+    for group in record.groups or ():
+        if not any(names.issuperset(group.nodes) for names in programs):
+            raise ScheduleError(
+                "the schedule has a group of nodes that are not in one program",
+                where=f"group of {', '.join(map(repr, group.nodes[:4]))}",
+                why="what runs on the CPU lies between them",
+                remedy="group nodes of one program (torq compile --explain lists them)",
+            )

@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
 
-from torq_byoc.errors import ScheduleError
+from torq_byoc.errors import ScheduleError, choose_from
 from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.npu_model.timing import Profile
 from torq_byoc.schedules.record import DecisionRecord
 from torq_byoc.schedules.signature import freeze, signature
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What beside graph and machine decides which schedule is the best: a record holds for its own setting alone.
+
+    Attributes:
+        profile: timing profile that judges.
+        disabled_passes: torq_hl passes left out, sorted.
+    """
+
+    profile: str = "reference"
+    disabled_passes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, profile: str, disabled_passes: Collection[str]) -> Setting:
+        """The setting of a request, which may name passes in any order and twice.
+
+        Raises:
+            ScheduleError: there is no such profile.
+        """
+        names = [known.value for known in Profile]
+        if profile not in names:
+            raise ScheduleError(
+                f"there is no timing profile {profile!r}", where="profile", remedy=choose_from(profile, names)
+            )
+        return cls(profile, tuple(sorted(set(disabled_passes))))
+
+    def __str__(self) -> str:
+        without = f" without {', '.join(self.disabled_passes)}" if self.disabled_passes else ""
+        return f"profile {self.profile}{without}"
 
 
 def graph_key(graph: OpGraph) -> str:

@@ -15,17 +15,15 @@ contents       in the table's order (sorted by name), each at a multiple of 8, z
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torq_byoc.errors import EnvironmentProblem, ProgramFormatError
-from torq_byoc.files import Expected, read_ordinary, special_kind
+from torq_byoc.errors import ProgramFormatError
+from torq_byoc.files import Expected, read_ordinary, write_together
 
 MAGIC = b"\x89TORQ\r\n\x1a"
 FORMAT_VERSION = 1
@@ -155,41 +153,7 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         EnvironmentProblem: the disk is full, the folder is missing or not writable, or the path is a folder, a
             device or a pipe, which a rename would replace; nothing is left behind.
     """
-    target = Path(path)
-    with contextlib.suppress(OSError):
-        kind = special_kind(target)
-        if kind:
-            raise EnvironmentProblem(
-                "the file cannot be written", where=str(target), why=f"the path is {kind}", remedy="name a file"
-            )
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        raise EnvironmentProblem(
-            "the file cannot be written",
-            where=str(target),
-            why=f"{error.strerror or error} ({len(data)} bytes)",
-            remedy="free disk space or choose a folder that exists and is writable",
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename durable where the system allows it; the file is complete either way."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    write_together({Path(path): data})
 
 
 def _check_header(data: bytes, where: str) -> int:

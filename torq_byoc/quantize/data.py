@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from torq_byoc.errors import CalibrationError, choose_from
-from torq_byoc.files import Expected, open_ordinary, special_kind
+from torq_byoc.errors import CalibrationError, unlike_names
+from torq_byoc.files import Expected, open_ordinary, reason, special_kind
 from torq_byoc.input_arrays import as_type
 
 MAX_BYTES = 8 << 30
@@ -35,7 +35,7 @@ def load_calibration(path: str | Path) -> dict[str, np.ndarray]:
             return read_npz(path)
         files = sorted(path.glob("*.npz"))
     except (OSError, ValueError) as error:
-        raise _NPZ.refusal(path, str(error)) from error
+        raise _NPZ.refusal(path, reason(error)) from error
     if not files:
         raise CalibrationError(
             "the calibration folder holds no npz file", where=str(path), remedy="put one npz a sample in it"
@@ -104,11 +104,12 @@ def samples(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> Iterator[
     inputs = {value.name: value for value in model.graph.input}
     missing, unknown = sorted(set(inputs) - set(data)), sorted(set(data) - set(inputs) - {"labels"})
     if missing or unknown:
+        why, remedy = unlike_names(missing, unknown, inputs)
         raise CalibrationError(
             "the calibration arrays are not named like the model's inputs",
             where=model.graph.name,
-            why=f"missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}",
-            remedy=choose_from(unknown[0], inputs) if unknown else f"give {', '.join(missing)} as well",
+            why=why,
+            remedy=remedy,
         )
     stacked = {name: _samples_of(name, data[name], value) for name, value in inputs.items()}
     counts = {name: len(value) for name, value in stacked.items()}

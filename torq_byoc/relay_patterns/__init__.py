@@ -1,6 +1,6 @@
 """Pattern tables over Relax: what runs on the NPU, with reasons where it does not, and its operator graph.
 
-``partition`` splits a module, ``lower_partition`` turns each part into a ``kernels.graph.OpGraph``,
+``partition`` splits a module, ``lower_partitions`` turns its parts into ``kernels.graph.OpGraph``s,
 ``register`` puts the tables into TVM's own registry under the prefix "torq".  TVM is imported when one of
 them is first used; ``composites`` and ``QuantParams`` need none.
 """
@@ -14,7 +14,7 @@ from torq_byoc.relay_patterns.quant_params import QuantParams
 
 if TYPE_CHECKING:
     from torq_byoc.relay_patterns.coverage import CpuOp
-    from torq_byoc.relay_patterns.partition_lowering import lower_partition
+    from torq_byoc.relay_patterns.partition_lowering import lower_partition, lower_partitions
     from torq_byoc.relay_patterns.partitioning import PartitionedModule, partition
     from torq_byoc.relay_patterns.patterns import PATTERNS
     from torq_byoc.relay_patterns.registry import Pattern
@@ -26,6 +26,7 @@ __all__ = [
     "Pattern",
     "QuantParams",
     "lower_partition",
+    "lower_partitions",
     "partition",
     "register",
 ]
@@ -36,6 +37,7 @@ _HOMES = {
     "PartitionedModule": "partitioning",
     "Pattern": "registry",
     "lower_partition": "partition_lowering",
+    "lower_partitions": "partition_lowering",
     "partition": "partitioning",
 }
 

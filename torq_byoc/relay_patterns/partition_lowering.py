@@ -12,6 +12,7 @@ from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
+from torq_byoc.relay_patterns.distinct_names import with_distinct_names
 from torq_byoc.relay_patterns.fold_clips import fold_clips
 from torq_byoc.relay_patterns.group import declare_input, lower_group, source_quantization
 from torq_byoc.relay_patterns.legalize import legalize
@@ -22,6 +23,23 @@ from torq_byoc.relay_patterns.separable_sums import separate_sums
 from torq_byoc.relay_patterns.separate_outputs import separate_outputs
 from torq_byoc.relay_patterns.share_repeats import share_repeats
 from torq_byoc.relay_patterns.view import View
+
+
+def lower_partitions(functions: Mapping[str, relax.Function], config: NpuConfig) -> dict[str, OpGraph]:
+    """Lower the partitions of a model, by symbol; no two of them share a name of a node or of a tensor inside.
+
+    Raises:
+        InternalError: a function is no partition of ours.
+    """
+    graphs: dict[str, OpGraph] = {}
+    nodes: set[str] = set()
+    tensors: set[str] = set()
+    for number, (symbol, function) in enumerate(functions.items()):
+        graph = with_distinct_names(lower_partition(function, config), nodes, tensors, f"@{number}")
+        nodes.update(node.name for node in graph.nodes)
+        tensors.update(graph.tensors)
+        graphs[symbol] = graph
+    return graphs
 
 
 def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from torq_byoc.errors import CommandLineError, choose_from
 from torq_byoc.npu_model.isa import AluConfig, DimKind, Engine, Ndl, NdlDim, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.timing import program_cycles, task_cycles, track_name
@@ -26,6 +27,18 @@ def disassemble(program: Program, layer: str = "") -> Iterator[str]:
             where = program.blocks[block]
             yield f"block {block}: {where.size} B at {where.address:#x}, runs from slot {where.slot}"
         yield from _step(program, number, step)
+
+
+def require_layer(programs: Iterable[Program], layer: str) -> None:
+    """Refuse a name that no job of any program has in its label.
+
+    Raises:
+        CommandLineError: names the nearest layer.
+    """
+    labels = list(dict.fromkeys(job.label for program in programs for job in program.jobs if job.label))
+    if not any(layer in label for label in labels):
+        remedy = choose_from(layer, labels) if labels else "nothing of this model runs on the NPU"
+        raise CommandLineError(f"there is no layer {layer!r}", where="torq inspect --layer", remedy=remedy)
 
 
 def _step(program: Program, number: int, step: Step) -> Iterator[str]:

@@ -20,8 +20,10 @@ PACKAGES = {
     "click": "click",
     "tqdm": "tqdm",
     "rich": "rich",
+    "jinja2": "jinja2",
     "msgspec": "msgspec",
     "PyYAML": "yaml",
+    "threadpoolctl": "threadpoolctl",
     "wrapt": "wrapt",
 }
 """Distributions that everything needs, with the module that each provides."""
@@ -42,7 +44,7 @@ def examine() -> dict[str, Any]:
     """All findings, and which reference an integer result can be compared with."""
     checks = [_python(), *(_package(*item) for item in PACKAGES.items()), _llvm(), _c_compiler()]
     runtime, exact = _onnxruntime()
-    checks.append(runtime)
+    checks += [runtime, _optuna()]
     return {
         "checks": [asdict(check) for check in checks],
         "platform": platform.platform(),
@@ -135,6 +137,14 @@ def _c_compiler() -> Check:
         if shutil.which(name):
             return Check("C compiler", "ok", name)
     return Check("C compiler", "warning", "none: export_library and relax.ext.torq need one, all else works")
+
+
+def _optuna() -> Check:
+    """An optional package: one strategy of ``torq tune`` needs it."""
+    found = _package("optuna", "optuna")
+    if found.status == "ok":
+        return found
+    return Check("optuna", "warning", "not usable: pip install 'torq-byoc[tune]' for tune --strategy bayesian")
 
 
 def _onnxruntime() -> tuple[Check, bool | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -24,13 +24,14 @@ class Level:
     text: str
 
 
-def layer_story(model: CompiledModel, levels: Sequence[Level], name: str) -> Iterator[str]:
+def layer_story(model: CompiledModel, levels: Sequence[Level], name: str, nodes: Collection[str] = ()) -> Iterator[str]:
     """Lines of the story of every layer that a name stands for.
 
     Args:
         model: compiled while ``levels`` were recorded.
         levels: in the order in which they were printed; where LRAM was short several times over, the last time counts.
         name: an ONNX node, or a layer as the decisions call it.
+        nodes: names of all ONNX nodes of the model.
 
     Raises:
         ScheduleError: no layer of the NPU has that name.
@@ -38,12 +39,23 @@ def layer_story(model: CompiledModel, levels: Sequence[Level], name: str) -> Ite
     layers = [layer for partition in model.partitions for layer in partition.facts.layers]
     found = [layer for layer in layers if name == layer.node or name in layer.origin.split("+")]
     if not found:
-        known = list(dict.fromkeys(layer.origin or layer.node for layer in layers))
-        remedy = choose_from(name, known[:NAMED]) if known else "nothing of this model runs on the NPU"
-        raise ScheduleError(f"no layer is named {name!r}", where="--explain-layer", remedy=remedy)
+        known = [layer.origin or layer.node for layer in layers]
+        raise _no_layer(name, list(dict.fromkeys(known)), name in nodes)
     latest = {level.name: level.text for level in levels}
     for layer in found:
         yield from _story(model, latest, layer)
+
+
+def _no_layer(name: str, known: Sequence[str], is_node: bool) -> ScheduleError:
+    if is_node:
+        return ScheduleError(
+            f"no layer came from the node {name!r}",
+            where="--explain-layer",
+            why="it was folded away, became part of another layer, or runs on the CPU",
+            remedy="see what became of it with `torq ops MODEL`, or name another node",
+        )
+    remedy = choose_from(name, known[:NAMED]) if known else "nothing of this model runs on the NPU"
+    return ScheduleError(f"no layer is named {name!r}", where="--explain-layer", remedy=remedy)
 
 
 def _story(model: CompiledModel, levels: dict[str, str], layer: Layer) -> Iterator[str]:

@@ -35,7 +35,12 @@ def write_trace(path: str | Path, model: CompiledModel, profile: str = "referenc
     Raises:
         EnvironmentProblem: the file cannot be written; nothing is left behind.
     """
-    write_file_atomically(path, json.dumps(chrome_trace(measure(model, profile)), sort_keys=True).encode())
+    write_file_atomically(path, trace_bytes(model, profile))
+
+
+def trace_bytes(model: CompiledModel, profile: str) -> bytes:
+    """The content of the file that ``write_trace`` writes."""
+    return json.dumps(chrome_trace(measure(model, profile)), sort_keys=True).encode()
 
 
 def chrome_trace(measurement: Measurement) -> dict[str, Any]:

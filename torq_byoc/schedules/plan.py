@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.errors import ScheduleError, TorqError
-from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
+from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
@@ -23,7 +23,7 @@ from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
 from torq_byoc.schedules.overrides import check_group, check_nodes, forced_residency
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
-from torq_byoc.schedules.residency import Planner, storages
+from torq_byoc.schedules.residency import Planner, storages, streamed_reads
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.techniques import ALL, Techniques
 from torq_byoc.schedules.tiles import Tile
@@ -177,7 +177,7 @@ class _Scheduler:
         self.models = self._models()
         self.spaces: dict[Hashable, NodeSpace] = {}
         check_nodes(overrides, self.models)
-        self.storages = storages(graph, self.nodes, self._streamed, self._phased, config.lram_word)
+        self.storages = storages(graph, self.nodes, self.models, config.lram_word)
         self.nbytes = {storage.name: storage.nbytes for storage in self.storages}
         self.root = {tensor: storage.name for storage in self.storages for tensor in storage.tensors}
         self.forced = forced_residency(overrides, self.root) if techniques.residency else {}
@@ -331,21 +331,14 @@ class _Scheduler:
 
     def _space(self, index: int, live: frozenset[str]) -> NodeSpace:
         node = self.nodes[index]
-        inputs = tuple(self.root.get(name) in live for name in self._streamed(node))
+        model = self.models[node.name]
+        inputs = tuple(self.root.get(name) in live for name in streamed_reads(node, model))
         residency = Residency(inputs, self.root.get(node.output) in live)
         fixed = self.techniques.narrowed(self.overrides.nodes.get(node.name, FREE))
-        model = self.models[node.name]
         key = (id(model), residency, fixed)
         if key not in self.spaces:
             self.spaces[key] = NodeSpace(model, residency, self.weights, self.effort, fixed)
         return self.spaces[key]
-
-    def _streamed(self, node: Node) -> list[str]:
-        return [node.inputs[position] for position in self.models[node.name].inputs]
-
-    def _phased(self, node: Node) -> list[str]:
-        model = self.models[node.name]
-        return [name for index, name in enumerate(self._streamed(node)) if model.layout(index).phases != (1, 1)]
 
     def _does_not_fit(self, index: int, live: frozenset[str]) -> TorqError:
         """The error for a node without a decision: an override's fault when there is one, else the LRAM's."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torq_byoc.errors import ScheduleError
+from torq_byoc.files import parse_json
 
 FORMAT = 1
 _FIELDS = ("tile", "order", "split_axis", "buffers", "portion")
@@ -38,6 +39,12 @@ class NodeDecision:
         """The same decision with every field fixed."""
         return NodeOverride(self.tile, self.order, (self.split_axis,), self.buffers, self.portion)
 
+    def __str__(self) -> str:
+        """As a person reads it."""
+        split = "one slice" if self.split_axis is None else f"slices along axis {self.split_axis}"
+        portions = f", portions {_extents(self.portion)}" if self.portion else ""
+        return f"tile {_extents(self.tile)}, loops {_axes(self.order)}, {split}, {self.buffers} buffers{portions}"
+
 
 @dataclass(frozen=True)
 class GroupDecision:
@@ -56,6 +63,22 @@ class GroupDecision:
     size: int
     split_axes: tuple[int | None, ...]
     buffers: int
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        return (
+            f"bands of {self.size} along axis {self.axis} of {' -> '.join(self.nodes)}, "
+            f"slices along axes {_axes(self.split_axes)}, {self.buffers} buffers"
+        )
+
+
+def _extents(values: tuple[int, ...]) -> str:
+    return "x".join(map(str, values)) or "scalar"
+
+
+def _axes(values: tuple[int | None, ...]) -> str:
+    """Axes in order; "-" where there is none."""
+    return " ".join("-" if value is None else str(value) for value in values) or "-"
 
 
 @dataclass(frozen=True)
@@ -104,6 +127,18 @@ class DecisionRecord:
             {name: value for name, value in self.resident.items() if name in tensors},
             None if self.groups is None else tuple(g for g in self.groups if set(g.nodes) <= set(nodes)),
         )
+
+    @classmethod
+    def union(cls, records: Iterable[DecisionRecord]) -> DecisionRecord:
+        """The entries of records about different nodes and tensors, such as those of a model's partitions."""
+        nodes: dict[str, NodeOverride] = {}
+        resident: dict[str, bool] = {}
+        groups: tuple[GroupDecision, ...] = ()
+        for record in records:
+            nodes.update(record.nodes)
+            resident.update(record.resident)
+            groups += record.groups or ()
+        return cls(nodes, resident, groups)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form, keys sorted; fields that are not fixed are left out."""
@@ -155,8 +190,8 @@ class DecisionRecord:
             ScheduleError: the text is not JSON, or not a record.
         """
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as problem:
+            data = parse_json(text)
+        except ValueError as problem:
             raise _error("record", f"not valid JSON: {problem}") from problem
         return cls.from_json(data)
 
@@ -251,5 +286,5 @@ def _error(where: str, why: str) -> ScheduleError:
         "the decision record cannot be read",
         where=where,
         why=why,
-        remedy="print a complete record with `torq compile --explain` and edit that",
+        remedy="write a complete record with `torq compile --save-schedule FILE` and edit that",
     )

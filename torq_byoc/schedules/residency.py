@@ -8,10 +8,11 @@ one whenever the estimated time of the nodes it touches does not grow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.schedules.node_model import NodeModel
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,15 @@ class Storage:
         return self.tensors[0]
 
 
+def streamed_reads(node: Node, model: NodeModel) -> list[str]:
+    """Names of the tensors that a node reads as tiles."""
+    return [node.inputs[position] for position in model.inputs]
+
+
 def storages(
     graph: OpGraph,
-    nodes: Iterable[Node],
-    streamed_reads: Callable[[Node], Iterable[str]],
-    phased_reads: Callable[[Node], Iterable[str]],
+    nodes: Sequence[Node],
+    models: Mapping[str, NodeModel],
     word: int,
 ) -> list[Storage]:
     """All storages that may be resident.
@@ -49,8 +54,7 @@ def storages(
     Args:
         graph: the graph.
         nodes: the scheduled nodes (aliases left out), in order.
-        streamed_reads: names of the tensors that a node reads as tiles.
-        phased_reads: those among them that it wants in phase planes.
+        models: model of each of them, by name.
         word: allocation granularity in bytes.
     """
     roots = graph.storage_roots()
@@ -58,9 +62,11 @@ def storages(
     produced: dict[str, int] = {}
     read: dict[str, list[int]] = {}
     for index, node in enumerate(nodes):
-        for name in streamed_reads(node):
+        model = models[node.name]
+        for position, name in enumerate(streamed_reads(node, model)):
             read.setdefault(roots[name], []).append(index)
-        barred.update(roots[name] for name in phased_reads(node))
+            if model.layout(position).phases != (1, 1):
+                barred.add(roots[name])
         produced[node.output] = index
     names: dict[str, list[str]] = {}
     for name in graph.tensors:

@@ -112,3 +112,34 @@ def test_random_points_are_verified_and_exact(space):
         results = Simulator(program).run(data)
         for output in graph.outputs:
             np.testing.assert_array_equal(results[output], expected[output])
+
+
+WORDS = {
+    "on one slice": FieldKnob("a", (0,), "split_axis", ((None,), (2,))),
+    "loops over axes 0, 2, 1, outermost first": FieldKnob("a", (0,), "order", ((0, 2, 1),)),
+    "single buffers": FieldKnob("a", (0,), "buffers", (1,)),
+    "reduction whole": FieldKnob("a", (0,), "portion", ((), (3, 8))),
+    "tile extent 8 along axis 1": ExtentKnob("a", (0,), "tile", 1, (8,)),
+    "bands 1 step coarser": BandKnob("a", (0, 1), "bands", "finer", (-1, 2)),
+    "bands with double buffers": BandKnob("a", (0, 1), "bands", "buffers", (2,)),
+    "bands along axis 3": BandKnob("a", (0, 1), "bands", "axis", (3,)),
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_settings_are_told_in_words(words):
+    assert WORDS[words].setting(1) == words
+
+
+def test_other_settings_are_told_in_words():
+    assert WORDS["on one slice"].setting(2) == "divided between the slices along axis 2"
+    assert WORDS["on one slice"].unset == "split axis as at first"
+    assert WORDS["reduction whole"].setting(2) == "reduction in portions of 3 x 8"
+    assert WORDS["bands 1 step coarser"].setting(2) == "bands 2 steps finer"
+
+
+def test_no_change_is_told_as_it_is_stored():
+    for workload, record in ((small_workload(), None), (small_workload(), grouped())):
+        space = space_around(workload, workload.measure(record))
+        told = [knob.setting(option) for knob in space.knobs for option in range(1, knob.options)]
+        assert told and not any(mark in words for words in told for mark in ("None", "_", "(", ": -"))

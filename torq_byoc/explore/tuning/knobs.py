@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,11 @@ class Knob(ABC):
         """How many settings there are, the base's own (0) among them."""
         return 2
 
+    @property
+    def unset(self) -> str:
+        """Words for setting 0 after another one."""
+        return f"{self.kind.replace('_', ' ')} as at first"
+
     @abstractmethod
     def setting(self, option: int) -> str:
         """Words for a setting other than 0."""
@@ -51,7 +57,7 @@ class ExtentKnob(Knob):
 
     def setting(self, option: int) -> str:
         """See ``Knob``."""
-        return f"tile axis {self.axis}: {self.extents[option - 1]}"
+        return f"tile extent {self.extents[option - 1]} along axis {self.axis}"
 
     def apply(self, draft: Draft, option: int) -> None:
         """See ``Knob``."""
@@ -72,8 +78,7 @@ class FieldKnob(Knob):
 
     def setting(self, option: int) -> str:
         """See ``Knob``."""
-        value = self.values[option - 1]
-        return f"{self.kind}: {value[0] if self.kind == 'split_axis' else value}"
+        return _FIELD_WORDS[self.kind](self.values[option - 1])
 
     def apply(self, draft: Draft, option: int) -> None:
         """See ``Knob``."""
@@ -132,8 +137,41 @@ class BandKnob(Knob):
 
     def setting(self, option: int) -> str:
         """See ``Knob``."""
-        return f"bands {self.field}: {self.values[option - 1]}"
+        return _BAND_WORDS[self.field](self.values[option - 1])
 
     def apply(self, draft: Draft, option: int) -> None:
         """See ``Knob``."""
         draft.bands.setdefault(self.nodes[-1], {})[self.field] = self.values[option - 1]
+
+
+def _buffered(buffers: int) -> str:
+    return "double buffers" if buffers == 2 else "single buffers"
+
+
+def _split(value: tuple[int | None]) -> str:
+    return "on one slice" if value[0] is None else f"divided between the slices along axis {value[0]}"
+
+
+def _ordered(order: tuple[int, ...]) -> str:
+    return f"loops over axes {', '.join(map(str, order))}, outermost first"
+
+
+def _portioned(portion: tuple[int, ...]) -> str:
+    return f"reduction in portions of {' x '.join(map(str, portion))}" if portion else "reduction whole"
+
+
+def _finer(steps: int) -> str:
+    return f"bands {abs(steps)} {'step' if abs(steps) == 1 else 'steps'} {'finer' if steps > 0 else 'coarser'}"
+
+
+_FIELD_WORDS: dict[str, Callable[[Any], str]] = {
+    "split_axis": _split,
+    "order": _ordered,
+    "buffers": _buffered,
+    "portion": _portioned,
+}
+_BAND_WORDS: dict[str, Callable[[int], str]] = {
+    "finer": _finer,
+    "buffers": lambda buffers: f"bands with {_buffered(buffers)}",
+    "axis": lambda axis: f"bands along axis {axis}",
+}

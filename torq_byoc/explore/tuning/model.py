@@ -20,7 +20,7 @@ from torq_byoc.explore.tuning.tuner import Budget, Search, tune
 from torq_byoc.explore.tuning.workload import Workload
 from torq_byoc.host_module import npu_functions
 from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.relay_patterns import lower_partition
+from torq_byoc.relay_patterns import lower_partitions
 from torq_byoc.schedules.record import DecisionRecord, NodeOverride
 
 
@@ -77,6 +77,7 @@ def tune_model(
     *,
     name: str,
     report: Callable[[str], None] = lambda words: None,
+    keep: Callable[[RecordDatabase], None] = lambda database: None,
 ) -> TunedModel:
     """Search for better schedules of a model's partitions.
 
@@ -86,6 +87,7 @@ def tune_model(
         plan: how to search.
         name: how records call the model.
         report: called after every trial with a few words about it.
+        keep: called with the database so far at every improvement, so that a search that is interrupted loses nothing.
 
     Raises:
         TorqError: anything wrong with the model or the options.
@@ -100,37 +102,70 @@ def tune_model(
             remedy="leave the schedule out, or compile with it instead",
         )
     placement = place(model, options, StageClock())
-    functions = npu_functions(placement.parted.module)
-    graphs = {symbol: lower_partition(function, options.config) for symbol, function in functions.items()}
+    graphs = lower_partitions(npu_functions(placement.parted.module), options.config)
     deadline = None if plan.seconds is None else time.monotonic() + plan.seconds
     database, known, tuned = options.records or RecordDatabase(), dict[str, Search](), []
     for symbol, graph in graphs.items():
         key = graph_key(graph)
         if key not in known:
             workload = Workload(symbol, graph, options, plan.profile)
-            known[key] = _tuned(workload, plan, Budget(plan.trials, deadline), database, report)
-            database = _with_result(database, workload, known[key], name)
+            job = SearchJob(workload, database, name, report, keep)
+            known[key] = job.run(plan, Budget(plan.trials, deadline))
+            database = job.result(known[key])
         tuned.append(TunedPartition(symbol, key, known[key]))
     return TunedModel(tuple(tuned), database)
 
 
-def _tuned(
-    workload: Workload, plan: TuningPlan, budget: Budget, database: RecordDatabase, report: Callable[[str], None]
-) -> Search:
-    def words(search: Search) -> None:
-        saved = 1 - search.best.cycles / search.default.cycles
-        report(f"{search.best.cycles} cycles, {saved:.1%} fewer, {search.infeasible} trials did not fit")
+@dataclass(frozen=True)
+class SearchJob:
+    """The search over one graph.
 
-    search = tune(
-        workload,
-        plan.strategy,
-        budget,
-        plan.seed,
-        starts=lambda default: known_starts(workload, database, default),
-        report=words,
-    )
-    workload.verified(search.best)
-    return search
+    Attributes:
+        workload: the graph.
+        database: where the search starts.
+        model: how records call the model.
+        report, keep: as for ``tune_model``.
+    """
+
+    workload: Workload
+    database: RecordDatabase
+    model: str
+    report: Callable[[str], None]
+    keep: Callable[[RecordDatabase], None]
+
+    def run(self, plan: TuningPlan, budget: Budget) -> Search:
+        """Search, and verify the best program."""
+        kept = 0
+
+        def hear(search: Search) -> None:
+            nonlocal kept
+            if len(search.improvements) > kept:
+                kept = len(search.improvements)
+                self.keep(self.result(search))
+            saved = 1 - search.best.cycles / search.default.cycles
+            self.report(f"{search.best.cycles} cycles, {saved:.1%} fewer, {search.infeasible} trials did not fit")
+
+        def starts(default: DecisionRecord) -> Sequence[tuple[str, DecisionRecord]]:
+            return known_starts(self.workload, self.database, default)
+
+        search = tune(self.workload, plan.strategy, budget, plan.seed, starts=starts, report=hear)
+        self.workload.verified(search.best)
+        return search
+
+    def result(self, search: Search) -> RecordDatabase:
+        """The database with what was found; the search began with the record that this one replaces."""
+        workload = self.workload
+        return self.database.with_result(
+            workload.options.config,
+            workload.graph,
+            search.best.record,
+            model=self.model,
+            setting=workload.setting,
+            effort=workload.options.effort,
+            cycles=(search.best.cycles, search.default.cycles),
+            layers=changed_layers(workload.graph, search.default.record, search.best.record),
+            remeasured=True,
+        )
 
 
 def known_starts(
@@ -144,9 +179,9 @@ def known_starts(
         default: the complete record of the default schedule.
     """
     starts = []
-    entry = database.entry(workload.options.config, workload.graph)
+    entry = database.entry(workload.options.config, workload.graph, workload.setting)
     if entry is not None:
-        starts.append((f"the record of {entry.model}", entry.decisions(workload.graph)))
+        starts.append((f"the record of {entry.model}", database.decisions(entry, workload.graph)))
     machine = database.machine(workload.options.config)
     hints = machine.hints() if machine else {}
     known = {
@@ -157,20 +192,6 @@ def known_starts(
     if known.items() - default.nodes.items():
         starts.append(("layers as in other models", replace(default, nodes={**default.nodes, **known})))
     return starts
-
-
-def _with_result(database: RecordDatabase, workload: Workload, search: Search, name: str) -> RecordDatabase:
-    """The database with a search's result; the search began with the record that this one replaces."""
-    config, graph = workload.options.config, workload.graph
-    return database.with_result(
-        config,
-        graph,
-        search.best.record,
-        model=name,
-        profile=workload.profile,
-        cycles=(search.best.cycles, search.default.cycles),
-        layers=changed_layers(graph, search.default.record, search.best.record),
-    )
 
 
 def changed_layers(graph: OpGraph, default: DecisionRecord, best: DecisionRecord) -> dict[str, NodeOverride]:

@@ -64,7 +64,7 @@ class Space:
     def changes(self, point: Point, since: Point) -> tuple[str, ...]:
         """In words, how a point differs from another one."""
         return tuple(
-            f"{knob.subject}: {knob.setting(option) if option else f'{knob.kind} as at first'}"
+            f"{knob.subject}: {knob.setting(option) if option else knob.unset}"
             for knob, option, before in zip(self.knobs, point, since, strict=True)
             if option != before
         )

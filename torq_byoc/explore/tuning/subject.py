@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from functools import cached_property
 
-from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
+from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.pricing import GroupChoice
@@ -42,7 +42,7 @@ class Subject:
     @cached_property
     def storages(self) -> tuple[Storage, ...]:
         """Tensors, with their aliases, that may stay in LRAM."""
-        return tuple(storages(self.graph, self.nodes, self._streamed, self._phased, self.config.lram_word))
+        return tuple(storages(self.graph, self.nodes, self.models, self.config.lram_word))
 
     @cached_property
     def spannable(self) -> tuple[bool, ...]:
@@ -95,10 +95,3 @@ class Subject:
         tensors = space.segment.sources | space.segment.outputs
         available = self.config.lram_usable - sum(storage.nbytes for storage in beside)
         return space.best(available, frozenset(n for storage in beside for n in storage.tensors if n in tensors))
-
-    def _streamed(self, node: Node) -> list[str]:
-        return [node.inputs[position] for position in self.models[node.name].inputs]
-
-    def _phased(self, node: Node) -> list[str]:
-        model = self.models[node.name]
-        return [name for index, name in enumerate(self._streamed(node)) if model.layout(index).phases != (1, 1)]

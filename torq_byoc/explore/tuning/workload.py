@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.programs import compile_graph, schedule_and_generate
+from torq_byoc.compilation.record_keys import Setting
 from torq_byoc.compiled_model import Partition
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import OpGraph
@@ -45,6 +46,11 @@ class Workload:
     graph: OpGraph
     options: Options
     profile: str
+
+    @property
+    def setting(self) -> Setting:
+        """What its records hold for."""
+        return Setting.of(self.profile, self.options.disabled_passes)
 
     def measure(self, record: DecisionRecord | None) -> Measured:
         """Compile and simulate a record; None is the search's own schedule.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from torq_byoc.errors import QuantizationError
 from torq_byoc.frontend.graph import array_of, attribute, constant_tensors, describe
@@ -16,6 +17,10 @@ from torq_byoc.frontend.shapes import Shape, element_types, known_shapes
 from torq_byoc.frontend.tensor_types import type_name
 
 _OPERATORS = ("QuantizeLinear", "DequantizeLinear")
+_QUANTIZED_FROM = frozenset(
+    {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT32}
+)
+"""Element types that the standard lets QuantizeLinear read."""
 
 
 def check_quantization(model: onnx.ModelProto) -> None:
@@ -25,6 +30,7 @@ def check_quantization(model: onnx.ModelProto) -> None:
     types = element_types(model)
     for node in model.graph.node:
         if node.op_type in _OPERATORS and len(node.input) >= 2:
+            _check_data(node, types.get(node.input[0]))
             _check_scale(node, array_of(constants, node.input[1]))
             _check_zero_point(node, constants, types)
             _check_axis(node, constants, shapes)
@@ -34,6 +40,16 @@ def _error(node: onnx.NodeProto, what: str, why: str, remedy: str = "") -> Quant
     return QuantizationError(
         what, where=describe(node), why=why, remedy=remedy or "quantize the model again; its parameters are damaged"
     )
+
+
+def _check_data(node: onnx.NodeProto, kind: int | None) -> None:
+    if node.op_type == "QuantizeLinear" and kind and kind not in _QUANTIZED_FROM:
+        raise _error(
+            node,
+            "A tensor of this type cannot be quantized",
+            f"{node.input[0]!r} is {type_name(kind)}; QuantizeLinear reads floating-point numbers or int32",
+            "cast the tensor to float32 first",
+        )
 
 
 def _check_scale(node: onnx.NodeProto, scale: np.ndarray | None) -> None:

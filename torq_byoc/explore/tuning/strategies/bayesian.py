@@ -33,7 +33,9 @@ class Search(Strategy):
         self._choices = tuple(sorted(order[:MOST]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP, multivariate=True, group=True)
+            sampler = optuna.samplers.TPESampler(
+                seed=seed % 2**32, n_startup_trials=STARTUP, multivariate=True, group=True
+            )
         self._study = optuna.create_study(sampler=sampler)
         self._trial: optuna.trial.Trial | None = None
 
