@@ -10,6 +10,8 @@ from onnx import TensorProto, helper
 from tests.frontend.onnx_tools import graph_model, node
 from torq_byoc.errors import ModelFileError, QuantizationError, ShapeError, TorqError, UnsupportedOpError
 from torq_byoc.frontend import prepare, validate
+from torq_byoc.frontend.validator.operand_types import check_operand_types
+from torq_byoc.frontend.validator.tensors import check_tensor
 
 F32 = np.float32
 
@@ -120,6 +122,49 @@ def test_scale_must_be_positive_and_finite(scale):
     with pytest.raises(QuantizationError, match="positive, finite") as caught:
         validate(quantized(scale))
     assert "quantize" in caught.value.where
+
+
+def test_strings_are_as_many_as_their_shape_says():
+    damaged = TensorProto(name="w", data_type=TensorProto.STRING, dims=[4])
+    with pytest.raises(ModelFileError, match="takes 4 entries of string_data, the file holds 0"):
+        check_tensor(damaged)
+
+
+def _typed(operator, kinds, **attrs):
+    inputs = {f"x{index}": kind for index, kind in enumerate(kinds)}
+    graph = helper.make_graph(
+        [helper.make_node(operator, list(inputs), ["y"], "node", **attrs)],
+        "g",
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [onnx.ValueInfoProto(name="y")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
+
+
+@pytest.mark.parametrize(
+    ("operator", "operands"),
+    [
+        ("Conv", [(FLOAT, [1, 2, 4, 4]), (FLOAT, [3, 2, 1, 1]), (INT32, [3])]),
+        ("Add", [(FLOAT, [2]), (INT32, [2])]),
+        ("Concat", [(FLOAT, [2]), (FLOAT, [2]), (INT32, [2])]),
+        ("Where", [(TensorProto.BOOL, [2]), (FLOAT, [2]), (INT32, [2])]),
+    ],
+)
+def test_operands_of_one_type_have_it(operator, operands):
+    attrs = {"axis": 0} if operator == "Concat" else {}
+    with pytest.raises(ModelFileError, match="different element types") as caught:
+        check_operand_types(_typed(operator, operands, **attrs))
+    assert "'node'" in caught.value.where
+    same = [(FLOAT if kind == INT32 else kind, shape) for kind, shape in operands]
+    check_operand_types(_typed(operator, same, **attrs))
+
+
+def test_operands_of_types_of_their_own_may_differ():
+    check_operand_types(_typed("Gather", [(FLOAT, [4]), (INT32, [2])]))
+    check_operand_types(_typed("Pow", [(FLOAT, [4]), (INT32, [4])]))
 
 
 @pytest.mark.parametrize("kind", [TensorProto.BOOL, TensorProto.INT64, TensorProto.UINT8])

@@ -14,6 +14,7 @@ from torq_byoc.frontend.validator.axes import check_axes
 from torq_byoc.frontend.validator.division import check_divisions
 from torq_byoc.frontend.validator.expansion import check_expansions, check_sizes
 from torq_byoc.frontend.validator.layers import check_layers
+from torq_byoc.frontend.validator.operand_types import check_operand_types
 from torq_byoc.frontend.validator.operators import check_operators
 from torq_byoc.frontend.validator.quantization import check_quantization
 from torq_byoc.frontend.validator.size import check_size
@@ -46,6 +47,7 @@ def validate(model: onnx.ModelProto) -> None:
     inferred.CopyFrom(model)
     infer_shapes(inferred)
     check_semantics(inferred)
+    check_operand_types(inferred)
 
 
 _DEPRECATED = "GroupNormalization"

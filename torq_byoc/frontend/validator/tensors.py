@@ -30,12 +30,14 @@ def check_tensors(model: onnx.ModelProto) -> None:
 def check_tensor(tensor: onnx.TensorProto) -> None:
     """One stored tensor: its type, its shape, and that its data is exactly as long as they say."""
     where = f"tensor {tensor.name!r}"
-    if tensor.data_type == onnx.TensorProto.STRING:
-        return  # strings only occur in operators that are refused anyway, by name
-    if tensor.data_type not in ELEMENT_TYPES:
-        raise _bad_type(tensor.data_type, where)
     check_dimensions(list(tensor.dims), where)
     elements = math.prod(tensor.dims)
+    if tensor.data_type == onnx.TensorProto.STRING:
+        if len(tensor.string_data) != elements:
+            raise _wrong_length(tensor, "string", f"{elements} entries of string_data", len(tensor.string_data))
+        return
+    if tensor.data_type not in ELEMENT_TYPES:
+        raise _bad_type(tensor.data_type, where)
     if storage_bytes(elements, tensor.data_type) > MAX_TENSOR_BYTES:
         raise _too_big(list(tensor.dims), where)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -57,12 +59,16 @@ def _check_data(tensor: onnx.TensorProto, elements: int, where: str) -> None:
     else:
         found, needed, unit = entries, -(-elements // kind.per_entry), f"entries of {kind.field}"
     if found != needed:
-        raise ModelFileError(
-            "A tensor's data does not fit its shape",
-            where=where,
-            why=f"shape {list(tensor.dims)} of {kind.name} takes {needed} {unit}, the file holds {found}",
-            remedy=_EXPORT_AGAIN,
-        )
+        raise _wrong_length(tensor, kind.name, f"{needed} {unit}", found)
+
+
+def _wrong_length(tensor: onnx.TensorProto, kind: str, needed: str, found: int) -> ModelFileError:
+    return ModelFileError(
+        "A tensor's data does not fit its shape",
+        where=f"tensor {tensor.name!r}",
+        why=f"shape {list(tensor.dims)} of {kind} takes {needed}, the file holds {found}",
+        remedy=_EXPORT_AGAIN,
+    )
 
 
 def check_value_type(value: onnx.ValueInfoProto) -> None:
