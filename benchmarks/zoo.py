@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tests.end_to_end.networks import FLOAT, MODELS, QUANTIZED, Network
+from tests.end_to_end.networks import FLOAT, QUANTIZED, Network
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.placement import place
@@ -45,26 +45,21 @@ class Job:
 
 
 def networks(names: Sequence[str]) -> list[Network]:
-    """Networks of the zoo by name, or of files by path; the whole zoo, as far as its files are here, without names.
-
-    Raises:
-        SystemExit: a name is neither, or the file of a network is not here.
-    """
+    """Networks of the zoo by name, or of files by path; the whole zoo, as far as its files are here, without names."""
     known = {network.name: network for network in (*QUANTIZED, *FLOAT)}
     if not names:
         return [network for network in known.values() if network.available]
-    found = [known[name] if name in known else Network(Path(name).stem, str(Path(name).resolve())) for name in names]
-    missing = [name for name, network in zip(names, found, strict=True) if not network.available]
-    if missing:
-        raise SystemExit(
-            f"no network or file is named {', '.join(missing)}; model files of the zoo are looked for in {MODELS} (set "
-            f"TORQ_TEST_MODELS); here are {', '.join(sorted(name for name in known if known[name].available))}"
-        )
-    return found
+    return [known[name] if name in known else Network(Path(name).stem, str(Path(name).resolve())) for name in names]
 
 
 def job(network: Network, precision: str) -> Job:
-    """A network for a precision; one that carries its scales keeps them."""
+    """A network for a precision; one that carries its scales keeps them.
+
+    Raises:
+        SystemExit: its file is not here.
+    """
+    if not network.available:
+        raise SystemExit(f"{network.path} is not here; TORQ_TEST_MODELS names the folder of the model files")
     model = network.model()
     quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
     calibration = None
