@@ -191,15 +191,20 @@ class _Division:
 
     @classmethod
     def of(cls, segment: Segment, axis: int, size: int, config: NpuConfig, weights: CostWeights) -> _Division | None:
-        """The division, or None when some tensor cannot be divided so."""
+        """The division, or None when some tensor cannot be divided so.
+
+        Whether a band is a box under every shape depends on where it lies, so with reshapes all bands are looked at.
+        """
         count = band_count(segment, axis, size)
         wanted = {0: 1, count - 1: 1} | ({count // 2: count - 2} if count > 2 else {})
+        others = dict.fromkeys(range(count), 0) if segment.reshapes else {}
         bands = []
-        for index, times in sorted(wanted.items()):
+        for index, times in sorted({**others, **wanted}.items()):
             found = band(segment, axis, size, index, lambda position, box: segment.models[position].input_regions(box))
             if found is None or None in found.outputs:
                 return None  # bands in which different nodes work are not alike: three of them price nothing
-            bands.append((found, times))
+            if times:
+                bands.append((found, times))
         return cls(segment, axis, size, bands, config, weights)
 
     def staying(self, resident: frozenset[str]) -> int:

@@ -46,6 +46,12 @@ class Segment:
         return self.models[-1]
 
     @property
+    def reshapes(self) -> bool:
+        """Whether some tensor is read under another shape than it is made in."""
+        pairs = zip(self.names, self.views, strict=True)
+        return any(view != self.shapes[name] for names, views in pairs for name, view in zip(names, views, strict=True))
+
+    @property
     def kept(self) -> frozenset[str]:
         """Internal tensors that never leave LRAM."""
         return self.internal - self.outputs
