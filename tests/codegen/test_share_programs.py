@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 from codegen.infra import check_program
+from codegen.passes.graphs import chain
 
 from torq_byoc.codegen.generate import generate
-from torq_byoc.kernels.builder import GraphBuilder
-from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.schedules.plan import schedule
-
-
-def chain(rows: int = 512) -> OpGraph:
-    """A table between two passes: its operands never leave LRAM."""
-    builder = GraphBuilder("test")
-    x, shape = builder.input("x", (1, rows, 64), DType.INT16), (1, rows, 64)
-    plain = Rescale(np.zeros(1, np.int32), np.ones(1, np.int32), sum_bits=48)
-    table = np.stack([np.arange(-256, 256) * 100, np.full(512, 97)], axis=1).astype(np.int16)
-    first = builder.emit("act", [x], shape, DType.INT16, attrs={"mode": "NEG"}, rescale=plain, hint="first")
-    entry = builder.emit("table", [first], shape, DType.INT16, attrs={"table": table}, rescale=plain, hint="entry")
-    scaled = Rescale(np.zeros(1, np.int32), np.ones(1, np.int32), 15, sum_bits=48)
-    builder.output(builder.emit("mul", [entry, x], shape, DType.INT16, rescale=scaled, hint="product"))
-    return builder.finish()
 
 
 def test_a_band_runs_the_program_of_the_band_before() -> None:

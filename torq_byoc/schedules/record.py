@@ -94,16 +94,6 @@ class NodeOverride:
     buffers: int | None = None
     portion: tuple[int, ...] | None = None
 
-    def allows(self, decision: NodeDecision) -> bool:
-        """Whether a decision agrees with every fixed field."""
-        return (
-            self.tile in (None, decision.tile)
-            and self.order in (None, decision.order)
-            and self.split_axis in (None, (decision.split_axis,))
-            and self.buffers in (None, decision.buffers)
-            and self.portion in (None, decision.portion)
-        )
-
 
 @dataclass(frozen=True)
 class DecisionRecord:

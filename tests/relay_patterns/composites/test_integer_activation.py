@@ -11,7 +11,7 @@ from tests.relay_patterns.composites.infra import all_codes, build, code_distanc
 from torq_byoc.errors import QuantizationError, UnsupportedOpError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.composites import activation, integer_activation
+from torq_byoc.relay_patterns.composites import activation
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
 INT8, UINT8, INT16 = DType.INT8, DType.UINT8, DType.INT16
@@ -81,13 +81,6 @@ def test_sixteen_bit_inputs_are_within_one_code(name: str):
     for out in (QuantParams(0.041, -5, INT8), QuantParams(0.02, 128, UINT8), QuantParams(2.0**-12, 100, INT16)):
         actual = run([codes], [source], lowering(name, out))
         assert code_distance(actual, expected(name, codes, source, out)) <= 1
-
-
-def test_error_bound_tells_good_tables_from_bad_ones():
-    source, out = QuantParams(3e-4, 0, INT16), QuantParams(2.0**-12, 0, INT16)
-    assert integer_activation.error_bound(np.tanh, source, out) < 1.5
-    assert integer_activation.error_bound(np.rint, source, out) > 1000.0
-    assert integer_activation.error_bound(np.rint, QuantParams(0.1, 0, INT8), out) == 0.0
 
 
 def test_poles_saturate_and_holes_give_zero():

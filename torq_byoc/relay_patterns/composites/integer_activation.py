@@ -75,17 +75,6 @@ def fitted(function: RealFunction, source: QuantParams, out: QuantParams) -> tab
     return tables.fit_table((codes - _middle(out.dtype)) * (1 << EXTRA_BITS))
 
 
-def error_bound(function: RealFunction, source: QuantParams, out: QuantParams) -> float:
-    """Largest distance, in output codes before rounding, between ``lower`` and the function; 0 for 8-bit inputs.
-
-    Steep or stepped functions of 16-bit inputs can be far off: 512 straight pieces are all there is.
-    """
-    if source.dtype.size == 1:
-        return 0.0
-    error = fitted(function, source, out).max_error
-    return error if out.dtype is DType.INT16 else error / (1 << EXTRA_BITS)
-
-
 def _exact(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:
     low, high = source.dtype.integer_range
     real = _finite(function(source.dequantize(np.arange(low, high + 1))))
