@@ -107,3 +107,11 @@ def test_errors_name_the_node():
         activation.lower(builder, wide, "sigmoid", TARGETS[0], "Sigmoid_8")
     with pytest.raises(UnsupportedOpError, match="no_such"):
         activation.lower(builder, wide, "no_such", TARGETS[0], "x")
+
+
+def test_a_step_within_one_straight_piece_is_refused():
+    builder = GraphBuilder("test")
+    coarse = builder.input("coarse", (4,), INT16, 10.0)
+    with pytest.raises(QuantizationError, match="too steep") as caught:
+        activation.lower(builder, coarse, "sigmoid", QuantParams(2.0**-15, 0, INT16), "Sigmoid_9")
+    assert caught.value.where == "Sigmoid_9"
