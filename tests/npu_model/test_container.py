@@ -21,7 +21,6 @@ from torq_byoc.npu_model.container import (
     read_container,
     section_table,
     unpack_container,
-    write_container,
     write_file_atomically,
 )
 from torq_byoc.npu_model.program import IMAGE_SECTION, META_SECTION, Program
@@ -116,7 +115,7 @@ def test_other_files_and_newer_versions_have_messages_of_their_own():
 def test_files_round_trip_and_replace(tmp_path):
     path = tmp_path / "m.torq"
     path.write_bytes(b"old")
-    write_container(path, SECTIONS)
+    write_file_atomically(path, pack_container(SECTIONS))
     assert read_container(path) == SECTIONS
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.torq"]
     umask = os.umask(0)
@@ -164,7 +163,7 @@ def test_a_missing_folder_is_an_environment_problem(tmp_path):
 
 def test_program_sections_round_trip_through_a_file(tmp_path):
     for name, program in infra.programs().items():
-        write_container(tmp_path / name, program.to_sections())
+        write_file_atomically(tmp_path / name, pack_container(program.to_sections()))
         assert Program.from_sections(read_container(tmp_path / name)) == program
 
 

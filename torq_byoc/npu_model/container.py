@@ -137,15 +137,6 @@ def read_container(path: str | os.PathLike[str]) -> dict[str, bytes]:
     return unpack_container(read_ordinary(Path(path), CONTAINER_FILE), str(path))
 
 
-def write_container(path: str | os.PathLike[str], sections: Mapping[str, bytes]) -> None:
-    """Write sections as a file, whole or not at all.
-
-    Raises:
-        EnvironmentProblem: as ``write_file_atomically``.
-    """
-    write_file_atomically(path, pack_container(sections))
-
-
 def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file whole or not at all: to a temporary file beside it, to disk, then renamed.
 

@@ -1,38 +1,16 @@
-"""Each clean-up pass: the operators left, the same numbers before and after, and what it must leave alone."""
+"""Constants, nodes that change nothing, windows, and the list of clean-up passes itself."""
 
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from tests.frontend.onnx_tools import assert_same_results, constants, graph_model, node, ops
+from tests.frontend.passes.tools import F32, checked, i64, weights
 from torq_byoc.errors import InternalError, ModelFileError, ShapeError
 from torq_byoc.frontend import prepare
 from torq_byoc.frontend.passes import PASSES, CleanUp
-
-F32 = np.float32
-
-
-def checked(model: onnx.ModelProto, expected: list[str], rtol: float = 2e-6, **options) -> onnx.ModelProto:
-    """Prepare; the operators are ``expected``, the numbers are unchanged, the result is valid ONNX."""
-    result = prepare(model, **options)
-    assert ops(result) == expected
-    onnx.checker.check_model(result, full_check=True)
-    assert_same_results(model, result, rtol)
-    return result
-
-
-def weights(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
-
-
-def i64(*values):
-    return np.array(values, np.int64)
-
-
-# --- constants ------------------------------------------------------------------------------------------
 
 
 def test_constant_nodes_and_weight_inputs_become_stored_tensors():
@@ -123,9 +101,6 @@ def test_constant_node_that_cannot_be_computed():
         prepare(model)
 
 
-# --- nodes that change nothing --------------------------------------------------------------------------
-
-
 def test_identities_disappear():
     nodes = [
         node("Relu", ["x"], "a"),
@@ -200,9 +175,6 @@ def test_dead_nodes_and_weights_go_but_inputs_stay():
     assert not result.graph.initializer
 
 
-# --- windows --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(7, 3, 2), (8, 4, 3), (9, 2, 1), (5, 1, 2)])
 def test_auto_pad_of_convolutions(mode, size, kernel, stride):
@@ -232,249 +204,6 @@ def test_transposed_convolution_gets_explicit_pads(attrs):
     )
     result = checked(model, ["ConvTranspose"])
     assert {a.name for a in result.graph.node[0].attribute} == {"strides", "pads"}
-
-
-# --- layers ---------------------------------------------------------------------------------------------
-
-
-def norm_parameters(channels, seed=3):
-    rng = np.random.default_rng(seed)
-    gamma = rng.uniform(-2, 2, channels)
-    gamma[0] = 0.0  # a pruned channel
-    return {
-        "g": gamma.astype(F32),
-        "b": rng.standard_normal(channels).astype(F32),
-        "m": (rng.standard_normal(channels) * 50).astype(F32),
-        "v": rng.uniform(1e-4, 9, channels).astype(F32),
-    }
-
-
-NORM = ["g", "b", "m", "v"]
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(
-    "layer", ["Conv", "depthwise", "ConvTranspose", "grouped ConvTranspose", "Gemm", "Gemm transposed"]
-)
-def test_batch_norm_moves_into_the_layer(layer, bias):
-    shapes = {
-        "Conv": ((6, 4, 3, 3), [2, 4, 5, 5], 6, {}),
-        "depthwise": ((4, 1, 3, 3), [2, 4, 5, 5], 4, {"group": 4}),
-        "ConvTranspose": ((4, 6, 3, 3), [2, 4, 5, 5], 6, {"strides": [2, 2]}),
-        "grouped ConvTranspose": ((4, 3, 3, 3), [2, 4, 5, 5], 6, {"group": 2}),
-        "Gemm": ((4, 6), [2, 4], 6, {}),
-        "Gemm transposed": ((6, 4), [2, 4], 6, {"transB": 1}),
-    }
-    shape, x, channels, attrs = shapes[layer]
-    op = next(o for o in ("ConvTranspose", "Conv", "Gemm") if o in layer.replace("depthwise", "Conv"))
-    inputs = ["x", "w", "bias"] if bias else ["x", "w"]
-    tensors = {"w": weights(*shape), "bias": weights(channels, seed=9), **norm_parameters(channels)}
-    nodes = [node(op, inputs, "c", **attrs), node("BatchNormalization", ["c", *NORM], "y", epsilon=1e-3)]
-    result = checked(graph_model(nodes, {"x": x}, ["y"], tensors), [op], rtol=1e-5)
-    assert len(result.graph.node[0].input) == 3
-
-
-def test_batch_norm_without_a_layer_becomes_one_depthwise_convolution():
-    model = graph_model([node("BatchNormalization", ["x", *NORM], "y")], {"x": [2, 4, 3, 3]}, ["y"], norm_parameters(4))
-    result = checked(model, ["Conv"], rtol=1e-5)
-    assert {a.name: a.i for a in result.graph.node[0].attribute} == {"group": 4}
-
-
-def test_affine_maps_in_a_row_become_one_depthwise_convolution():
-    tensors = {"k": weights(4, 1, 1), "o": weights(4, 1, 1, seed=1), **norm_parameters(4)}
-    nodes = [node("BatchNormalization", ["x", *NORM], "n"), node("Mul", ["n", "k"], "t"), node("Add", ["t", "o"], "y")]
-    checked(graph_model(nodes, {"x": [2, 4, 3, 3]}, ["y"], tensors), ["Conv"], rtol=1e-5)
-
-
-def test_batch_norm_of_a_volume_or_a_matrix_becomes_mul_and_add():
-    for shape in ([2, 4], [2, 4, 3], [1, 4, 3, 2, 2]):
-        model = graph_model([node("BatchNormalization", ["x", *NORM], "y")], {"x": shape}, ["y"], norm_parameters(4))
-        checked(model, ["Mul", "Add"], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("factor", "offset"),
-    [((4, 1, 1), (1, 1, 1)), ((1, 1, 3), (4, 1, 1)), ((4, 1, 1), (4, 3, 3)), ((2, 1, 1, 1), (4, 1, 1))],
-)
-def test_affine_maps_that_are_not_one_number_a_channel_stay(factor, offset):
-    tensors = {"k": weights(*factor), "o": weights(*offset, seed=1)}
-    nodes = [node("Mul", ["x", "k"], "t"), node("Add", ["t", "o"], "y")]
-    checked(graph_model(nodes, {"x": [2, 4, 3, 3]}, ["y"], tensors), ["Mul", "Add"])
-
-
-def test_an_affine_map_that_widens_its_input_stays():
-    tensors = {"k": weights(4, 1, 1), "o": weights(4, 1, 1, seed=1)}
-    nodes = [node("Mul", ["x", "k"], "t"), node("Add", ["t", "o"], "y")]
-    checked(graph_model(nodes, {"x": [2, 1, 3, 3]}, ["y"], tensors), ["Mul", "Add"])
-
-
-def test_shared_convolution_keeps_its_batch_norm_apart():
-    nodes = [
-        node("Conv", ["x", "w"], "c"),
-        node("BatchNormalization", ["c", *NORM], "n"),
-        node("Add", ["n", "c"], "y"),
-    ]
-    model = graph_model(nodes, {"x": [1, 3, 4, 4]}, ["y"], {"w": weights(4, 3, 1, 1), **norm_parameters(4)})
-    checked(model, ["Conv", "Conv", "Add"], rtol=1e-5)
-
-
-def test_shared_weights_are_copied_before_they_are_scaled():
-    nodes = [
-        node("Conv", ["x", "w"], "a"),
-        node("Mul", ["a", "k"], "b"),
-        node("Conv", ["x", "w"], "c"),
-        node("Add", ["b", "c"], "y"),
-    ]
-    model = graph_model(nodes, {"x": [1, 3, 4, 4]}, ["y"], {"w": weights(4, 3, 1, 1), "k": np.array(0.25, F32)})
-    checked(model, ["Conv", "Conv", "Add"])
-
-
-@pytest.mark.parametrize(
-    ("constant", "folds"),
-    [
-        (weights(6, 1, 1), True),
-        (weights(1, 6, 1, 1), True),
-        (np.array(-0.5, F32), True),
-        (weights(1, 1, 5), False),  # varies along x
-        (weights(2, 6, 1, 1), False),  # varies along the batch
-        (weights(1, 1, 1, 1, 1), False),  # would add a dimension
-    ],
-)
-@pytest.mark.parametrize("op", ["Mul", "Add", "Sub"])
-def test_only_per_channel_constants_fold(constant, folds, op):
-    nodes = [node("Conv", ["x", "w", "b"], "c"), node(op, ["c", "k"], "y")]
-    model = graph_model(
-        nodes, {"x": [2, 4, 5, 5]}, ["y"], {"w": weights(6, 4, 1, 1), "b": weights(6, seed=2), "k": constant}
-    )
-    checked(model, ["Conv"] if folds else ["Conv", op], rtol=1e-5)
-
-
-def test_constant_minus_layer_stays():
-    nodes = [node("Conv", ["x", "w"], "c"), node("Sub", ["k", "c"], "y")]
-    model = graph_model(nodes, {"x": [1, 4, 5, 5]}, ["y"], {"w": weights(6, 4, 1, 1), "k": np.array(1, F32)})
-    checked(model, ["Conv", "Sub"])
-
-
-def test_gemm_takes_its_factors_and_transposition():
-    model = graph_model(
-        [node("Gemm", ["x", "w", "c"], "y", alpha=0.3, beta=-2.0, transB=1)],
-        {"x": [2, 5]},
-        ["y"],
-        {"w": weights(7, 5), "c": weights(7, seed=4)},
-    )
-    result = checked(model, ["Gemm"], rtol=1e-5)
-    assert not result.graph.node[0].attribute
-    assert constants(result)[result.graph.node[0].input[1]].shape == (5, 7)
-
-
-@pytest.mark.parametrize("per_channel", [False, True])
-def test_quantized_gemm_weight_is_transposed_in_its_integers(per_channel):
-    count = 7 if per_channel else ()
-    tensors = {
-        "w": np.random.default_rng(0).integers(-128, 128, (7, 5)).astype(np.int8),
-        "s": np.random.default_rng(1).uniform(0.01, 0.1, count).astype(F32),
-        "z": np.zeros(count, np.int8),
-    }
-    extra = {"axis": 0} if per_channel else {}
-    nodes = [node("DequantizeLinear", ["w", "s", "z"], "d", **extra), node("Gemm", ["x", "d"], "y", transB=1)]
-    result = checked(graph_model(nodes, {"x": [2, 5]}, ["y"], tensors), ["DequantizeLinear", "Gemm"])
-    assert constants(result)[result.graph.node[0].input[0]].shape == (5, 7)
-
-
-def test_transpose_of_a_quantized_weight_moves_into_it():
-    tensors = {
-        "w": np.random.default_rng(0).integers(-128, 128, (2, 7, 5)).astype(np.int8),
-        "s": np.random.default_rng(1).uniform(0.01, 0.1, 7).astype(F32),
-        "z": np.zeros(7, np.int8),
-    }
-    nodes = [
-        node("DequantizeLinear", ["w", "s", "z"], "d", axis=1),
-        node("Transpose", ["d"], "t", perm=[0, 2, 1]),
-        node("MatMul", ["x", "t"], "y"),
-    ]
-    checked(graph_model(nodes, {"x": [2, 3, 5]}, ["y"], tensors), ["DequantizeLinear", "MatMul"])
-
-
-@pytest.mark.parametrize(("op", "left"), [("Sum", "Add"), ("Max", "Max"), ("Min", "Min")])
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_many_operands_become_a_chain(op, left, count):
-    names = [f"x{i}" for i in range(count)]
-    inputs = {name: [2, 1 if i % 2 else 3] for i, name in enumerate(names)}
-    model = graph_model([node(op, names, "t", "many"), node("Relu", ["t"], "y")], inputs, ["y"])
-    result = checked(model, [left] * (count - 1) + ["Relu"])
-    assert len({n.name for n in result.graph.node}) == len(result.graph.node)
-
-
-def test_each_reader_gets_its_own_dequantize():
-    tensors = {"s": np.array(0.1, F32), "z": np.array(3, np.uint8)}
-    nodes = [
-        node("QuantizeLinear", ["x", "s", "z"], "q"),
-        node("DequantizeLinear", ["q", "s", "z"], "d", "dq"),
-        node("Relu", ["d"], "a"),
-        node("Mul", ["d", "d"], "b"),
-        node("Add", ["a", "b"], "y"),
-    ]
-    dequantize = "DequantizeLinear"
-    expected = ["QuantizeLinear", dequantize, "Relu", dequantize, dequantize, "Mul", "Add"]
-    result = checked(graph_model(nodes, {"x": [2, 3]}, ["y"], tensors), expected)
-    read = [name for n in result.graph.node for name in n.input]
-    assert all(read.count(n.output[0]) == 1 for n in result.graph.node if n.op_type == "DequantizeLinear")
-
-
-# --- control flow ---------------------------------------------------------------------------------------
-
-
-def branches():
-    """Both branches use the same inner names; the else branch holds a nested If and a weight of its own."""
-    out = [helper.make_tensor_value_info("t", TensorProto.FLOAT, [2])]
-    then = helper.make_graph([node("Relu", ["x"], "inner"), node("Neg", ["inner"], "t")], "then", [], out)
-    deep = helper.make_graph(
-        [node("Mul", ["inner", "w"], "u")], "deep", [], [helper.make_tensor_value_info("u", 1, [2])]
-    )
-    other = helper.make_graph(
-        [node("Exp", ["x"], "inner"), node("If", ["flag"], "t", then_branch=deep, else_branch=deep)],
-        "else",
-        [],
-        out,
-        [numpy_helper.from_array(np.array([3, 5], F32), "w")],
-    )
-    return then, other
-
-
-@pytest.mark.parametrize(("number", "expected"), [(16000, ["Relu", "Neg"]), (8000, ["Exp", "Mul"])])
-def test_if_with_a_bound_condition_is_inlined(number, expected):
-    then, other = branches()
-    nodes = [
-        node("Equal", ["rate", "wanted"], "cond"),
-        node("If", ["cond"], "y", then_branch=then, else_branch=other),
-    ]
-    tensors = {"wanted": np.array(16000, np.int64), "flag": np.array(True)}
-    model = graph_model(nodes, {"x": [2], "rate": []}, ["y"], tensors, dtypes={"rate": TensorProto.INT64})
-    rate = np.array(number, np.int64)
-    result = prepare(model, bind={"rate": rate})
-    assert ops(result) == expected
-    assert_same_results(model, result, feeds={"x": np.array([-1.5, 2.0], F32), "rate": rate})
-
-
-def test_two_ifs_with_the_same_inner_names():
-    then, other = branches()
-    nodes = [
-        node("If", ["flag"], "a", "one", then_branch=then, else_branch=other),
-        node("If", ["flag"], "b", "two", then_branch=then, else_branch=other),
-        node("Add", ["a", "b"], "y"),
-    ]
-    checked(graph_model(nodes, {"x": [2]}, ["y"], {"flag": np.array(True)}), ["Relu", "Neg", "Relu", "Neg", "Add"])
-
-
-def test_local_functions_are_inlined():
-    body = [node("Relu", ["a"], "t"), node("Add", ["t", "t"], "b")]
-    function = helper.make_function("local", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 17)])
-    model = graph_model([helper.make_node("Twice", ["x"], ["y"], domain="local")], {"x": [3]}, ["y"], domains=["local"])
-    model.functions.append(function)
-    checked(model, ["Relu", "Add"])
-
-
-# --- the list itself ------------------------------------------------------------------------------------
 
 
 def test_every_pass_can_be_left_out():
