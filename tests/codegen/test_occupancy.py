@@ -23,3 +23,24 @@ def test_rooms_are_those_found_cell_by_cell(occupied: set[int], wanted: int) -> 
         assert (lowest(room), highest(room)) == (starts[0], starts[-1])
     runs = "".join(".#"[cell] for cell in free).split(".")
     assert occupancy.longest_room(occupancy.taken(0)) == max(map(len, runs))
+
+
+@given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=9), st.integers(1, 8), st.data())
+def test_the_earliest_slot_is_the_one_found_slot_by_slot(
+    busy: list[set[int]], wanted: int, data: st.DataObject
+) -> None:
+    occupancy = Occupancy(len(busy), 8)
+    for slot, cells in enumerate(busy):
+        for cell in cells:
+            occupancy.take(slot, slot, cell, 1)
+    first = data.draw(st.integers(0, len(busy) - 1))
+    last, floor = data.draw(st.integers(first, len(busy) - 1)), data.draw(st.integers(0, first))
+
+    def fits(slot: int) -> bool:
+        taken = set().union(*busy[slot : last + 1])
+        return any(taken.isdisjoint(range(at, at + wanted)) for at in range(8 - wanted + 1))
+
+    expected = first if fits(first) else None
+    while expected is not None and expected > floor and fits(expected - 1):
+        expected -= 1
+    assert occupancy.earliest(first, last, floor, wanted) == expected

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.codegen.infra import convolution
+from torq_byoc.compilation import programs
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.programs import schedule_and_generate
+from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.timing import simulate_timeline
+from torq_byoc.schedules.plan import Scheduler, schedule
 from torq_byoc.schedules.record import DecisionRecord
 
 UNFUSED = DecisionRecord(groups=())
@@ -51,8 +56,97 @@ def test_what_was_chosen_comes_back_from_its_record() -> None:
     assert same.program.to_sections() == generated.program.to_sections()
 
 
+def _narrow(layers: int = 3) -> OpGraph:
+    """Layers so small that loading the programs of four slices takes longer than what four slices save."""
+    rng = np.random.default_rng(layers)
+    builder = GraphBuilder("narrow")
+    x = builder.input("x", (1, 64, 4, 4), DType.INT8)
+    for index in range(layers):
+        x = convolution(builder, rng, x, 64, 3, 1, 1, f"conv{index}")
+    builder.output(x)
+    return builder.finish()
+
+
+def test_more_slices_never_lose_to_fewer() -> None:
+    graph = _narrow()
+    by_slices = {n: _cycles(graph, Options(config=replace(NpuConfig(), slices=n))) for n in (1, 2, 4)}
+    assert by_slices[4] <= by_slices[2] <= by_slices[1]
+
+
+def test_a_record_says_how_many_slices_a_node_may_use() -> None:
+    """Two of four slices: the program that two slices get, whatever else the machine has."""
+    graph, four = _narrow(), replace(NpuConfig(), slices=4)
+    decisions = DecisionRecord(slices={node.name: 2 for node in graph.nodes})
+    plan, generated = schedule_and_generate(graph, Options(config=four, decisions=decisions), StageClock())
+    assert max(len(tile.parts) for node in plan.nodes for tile in node.tiles) == 2
+    again = schedule_and_generate(graph, Options(config=four, decisions=plan.record), StageClock())
+    assert again[1].program.to_sections() == generated.program.to_sections()
+    two = schedule_and_generate(graph, Options(), StageClock())
+    assert simulate_timeline(generated.program).total_cycles == simulate_timeline(two[1].program).total_cycles
+
+
+@pytest.mark.parametrize(("slices", "why"), [({"conv0": 3}, "outside 1..2"), ({"other": 1}, "no such node")])
+def test_slices_that_do_not_suit_are_refused(slices: dict[str, int], why: str) -> None:
+    with pytest.raises(ScheduleError, match=why):
+        schedule(_narrow(), NpuConfig(), overrides=DecisionRecord(slices=slices))
+
+
+@pytest.mark.parametrize("kib", [96, 192])
+def test_at_more_effort_more_memory_never_loses_to_the_plan_for_half_of_it(kib: int) -> None:
+    graph = _chain(3, 16, 40)
+    options = Options(config=replace(NpuConfig(), lram_bytes=kib << 10), effort=2)
+    half = replace(NpuConfig(), lram_bytes=kib << 9)
+    plan = Scheduler(graph, half, 2)
+    there = programs.generate(graph, plan.schedule(plan.best()), options.config)
+    assert _cycles(graph, options) <= simulate_timeline(there.program).total_cycles
+
+
 def test_the_observer_sees_one_candidate_only() -> None:
     seen: list[str] = []
     options = Options(config=NpuConfig(), observe=lambda level, text: seen.append(level))
     schedule_and_generate(_chain(2, 8, 24), options, StageClock())
     assert len(seen) == len(set(seen)) > 3
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts searches that are begun, plans whose tiles are made, and programs that are generated."""
+    counts: Counter[str] = Counter()
+
+    def counting(name: str, function: Any) -> Any:
+        def counted_call(*arguments: Any, **named: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments, **named)
+
+        return counted_call
+
+    monkeypatch.setattr(Scheduler, "__init__", counting("searches", Scheduler.__init__))
+    monkeypatch.setattr(Scheduler, "schedule", counting("tiled", Scheduler.schedule))
+    monkeypatch.setattr(programs, "generate", counting("generated", programs.generate))
+    monkeypatch.setattr(programs, "WORTH_HALVING", float("inf"))  # one rival at a time
+    return counts
+
+
+def test_the_rival_costs_no_second_search(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan is what the search began with; where that is too slow to win, nothing is made of it."""
+    monkeypatch.setattr(programs, "PLAUSIBLE", 0.5)
+    plan, _ = schedule_and_generate(_chain(2, 8, 24), Options(config=NpuConfig()), StageClock())
+    assert plan.groups and counted == {"searches": 1, "tiled": 1, "generated": 1}
+
+
+def test_a_rival_that_wins_is_what_the_observer_sees_last(
+    counted: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is laid out once, observed or not."""
+    cycles = iter([1000, 999])
+    monkeypatch.setattr(programs, "_cycles", lambda candidate: next(cycles))
+    monkeypatch.setattr(programs, "PLAUSIBLE", float("inf"))
+    seen: dict[str, str] = {}
+    options = Options(config=NpuConfig(), observe=seen.__setitem__)
+    graph = _chain(2, 8, 24)
+    plan, _ = schedule_and_generate(graph, options, StageClock())
+    assert not plan.groups and counted == {"searches": 1, "tiled": 2, "generated": 2}
+    alone: dict[str, str] = {}
+    unfused = replace(options, decisions=UNFUSED, observe=alone.__setitem__)
+    assert plan == schedule_and_generate(graph, unfused, StageClock())[0]
+    assert seen == alone

@@ -42,10 +42,6 @@ def test_no_two_partitions_have_a_node_of_one_name() -> None:
 def test_the_decisions_of_all_partitions_together_give_the_same_model() -> None:
     compiled = torq_byoc.compile(_split_around_the_cpu(), precision="bf16")
     records = [DecisionRecord.loads(partition.facts.decisions) for partition in compiled.partitions]
-    together = DecisionRecord(
-        {name: override for record in records for name, override in record.nodes.items()},
-        {name: value for record in records for name, value in record.resident.items()},
-        tuple(group for record in records for group in record.groups or ()),
-    )
+    together = DecisionRecord.union(records)
     again = torq_byoc.compile(_split_around_the_cpu(), precision="bf16", schedule=together)
     assert again.to_bytes() == compiled.to_bytes()

@@ -14,8 +14,9 @@ from schedules.models import residual
 
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.schedules import candidates, node_model, node_tiles
-from torq_byoc.schedules.fusion import pricing
+from torq_byoc.schedules import candidates, node_tiles, slice_costs
+from torq_byoc.schedules.fusion.bands import BandCut
+from torq_byoc.schedules.fusion.division import Division
 from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.node_model import NodeModel, Residency
@@ -38,12 +39,12 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
         return counted_call
 
-    monkeypatch.setattr(node_model, "tasks_of", counting("priced", node_model.tasks_of))
+    monkeypatch.setattr(slice_costs, "tasks_of", counting("priced", slice_costs.tasks_of))
     monkeypatch.setattr(node_tiles, "read_back", counting("scheduled", node_tiles.read_back))
     monkeypatch.setattr(node_tiles, "_read_back", {})
-    node_model._known_costs.cache_clear()
+    slice_costs.known_costs.cache_clear()
     yield counted
-    node_model._known_costs.cache_clear()
+    slice_costs.known_costs.cache_clear()
 
 
 @pytest.mark.parametrize("kib", [512, 48], ids=["roomy", "crowded"])
@@ -52,7 +53,7 @@ def test_more_layers_of_a_kind_need_no_more_pricing(work: Counter[str], kib: int
     counts = []
     for blocks in (6, 12):
         work.clear()
-        node_model._known_costs.cache_clear()
+        slice_costs.known_costs.cache_clear()
         node_tiles._read_back.clear()
         schedule(residual(blocks=blocks), config)
         counts.append(dict(work))
@@ -70,9 +71,9 @@ def test_slices_with_parts_of_equal_extents_cost_what_each_of_them_costs(case: C
     box = Region((0,) * len(model.shape), tuple(model.shape))
     for axis in candidates.split_axes(box.extent, model.steps, CONFIG.slices, 4):
         parts = split_between_slices(box, axis, 0 if axis is None else model.steps[axis], CONFIG.slices)
-        placements = model._placements(box, streamed, None)
-        jobs = [model._tasks(part, None, *placements) for part in parts]
-        assert model._step_cost(box, parts, streamed, None) == node_model._slice_cost(jobs)
+        placements = model.slices._placements(box, streamed, None)
+        jobs = [model.slices._tasks(part, None, *placements) for part in parts]
+        assert model.slices.step_cost(box, parts, streamed, None) == slice_costs.cost_of(jobs)
 
 
 def test_a_planner_asks_for_no_price_twice() -> None:
@@ -102,14 +103,14 @@ def test_another_budget_makes_use_of_what_is_known_of_groups(monkeypatch: pytest
     """A compilation that must plan with less memory divides no group again, and finds what it would find alone."""
     config = replace(CONFIG, name="lram48", lram_bytes=48 * 1024)
     graph = residual(blocks=3)
-    divided: Counter[tuple[int, int, int]] = Counter()
-    divide = pricing._Division.of
+    divided: Counter[tuple[int, BandCut]] = Counter()
+    divide = Division.of
 
-    def counted(segment: Segment, axis: int, size: int, *arguments: Any) -> Any:
-        divided[id(segment), axis, size] += 1
-        return divide(segment, axis, size, *arguments)
+    def counted(segment: Segment, cut: BandCut) -> Division | None:
+        divided[id(segment), cut] += 1
+        return divide(segment, cut)
 
-    monkeypatch.setattr(pricing._Division, "of", counted)
+    monkeypatch.setattr(Division, "of", counted)
     alone = schedule(graph, config, budget=0.8)
     first = sum(divided.values())
     priced: PricedGroups = {}

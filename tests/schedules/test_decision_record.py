@@ -23,9 +23,18 @@ overrides = st.builds(
 )
 
 
-@given(st.dictionaries(st.text(max_size=8), overrides, max_size=4), st.dictionaries(st.text(max_size=8), st.booleans()))
-def test_text_form_reads_back_as_the_same_record(nodes: dict[str, NodeOverride], resident: dict[str, bool]) -> None:
-    record = DecisionRecord(nodes, resident)
+names = st.text(max_size=8)
+
+
+@given(
+    st.dictionaries(names, overrides, max_size=4),
+    st.dictionaries(names, st.booleans()),
+    st.dictionaries(names, st.integers(1, 4)),
+)
+def test_text_form_reads_back_as_the_same_record(
+    nodes: dict[str, NodeOverride], resident: dict[str, bool], slices: dict[str, int]
+) -> None:
+    record = DecisionRecord(nodes, resident, None, slices)
     assert DecisionRecord.loads(record.dumps()) == record
     assert json.loads(record.dumps()) == record.to_json()
 
@@ -57,6 +66,8 @@ def test_partial_entry_keeps_unfixed_fields_open() -> None:
         ('{"nodes": {"conv": {"buffers": true}}}', "node 'conv' field 'buffers'"),
         ('{"nodes": {"conv": {"split_axis": 1.5}}}', "node 'conv' field 'split_axis'"),
         ('{"resident": {"x": 1}}', "resident 'x'"),
+        ('{"slices": [1]}', "slices"),
+        ('{"slices": {"conv": true}}', "slices of 'conv'"),
     ],
 )
 def test_broken_records_name_node_and_field(text: str, where: str) -> None:

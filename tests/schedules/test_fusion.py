@@ -20,7 +20,7 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.schedules.cost_model import CostWeights
-from torq_byoc.schedules.fusion.bands import band
+from torq_byoc.schedules.fusion.bands import BandCut, band
 from torq_byoc.schedules.fusion.pricing import GroupSpace
 from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
 from torq_byoc.schedules.node_model import NodeModel
@@ -83,11 +83,11 @@ def test_a_band_needs_the_halo_of_every_window_and_no_more() -> None:
     segment = whole_segment(graph)
     up, deep, down, total = (node.output for node in graph.nodes)
     read = {position: model.input_regions for position, model in enumerate(segment.models)}
-    middle = band(segment, 2, 6, 1, lambda position, box: read[position](box))
+    middle = band(segment, BandCut(2, 6), 1, lambda position, box: read[position](box))
     assert middle is not None
     rows = {name: (held.start[2], held.extent[2]) for name, held in middle.held.items()}
     assert rows == {total: (6, 6), down: (6, 6), deep: (6, 6), up: (5, 8), "x": (5, 8)}
-    top = band(segment, 2, 6, 0, lambda position, box: read[position](box))
+    top = band(segment, BandCut(2, 6), 0, lambda position, box: read[position](box))
     assert top is not None and top.held[up] == Region((0, 0, 0, 0), (1, 48, 7, 24))
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
+import numpy as np
 import pytest
 from schedules.cases import CASES, Case
-from schedules.models import residual
+from schedules.models import add_conv, residual
+from schedules.pipelines import walk
 
+from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.schedules.candidates import axis_extents, orders, split_axes, tilings
-from torq_byoc.schedules.cost_model import CostWeights, Stages, stages_of, tile_kinds
+from torq_byoc.schedules.cost_model import CostWeights, estimate, flow_of, tile_kinds
+from torq_byoc.schedules.decide import NodeSpace
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.tiles import output_regions, split_between_slices
-from torq_byoc.schedules.traffic import TilingTable
+from torq_byoc.schedules.traffic import Depth, TilingTable
 
 STREAMED = ("conv2d", "matmul", "sum2", "maxpool", "reduce", "transpose", "broadcast", "resize_nearest")
 
@@ -77,37 +81,109 @@ def test_residents_take_no_transfers_and_no_tile_buffers() -> None:
     assert int(moved.double[0]) == weights, "two buffers of half the weights each"
 
 
+def product(rows: int, inner: int, columns: int) -> NodeModel:
+    """x[rows, inner] int8 times constant weights."""
+    rng = np.random.default_rng(2)
+    builder = GraphBuilder("product")
+    x = builder.input("x", (rows, inner), DType.INT8)
+    w = builder.constant(rng.integers(-128, 128, (inner, columns)).astype(np.int8), "w")
+    builder.output(builder.emit("matmul", [x, w], (rows, columns), DType.INT32))
+    graph = builder.finish()
+    return NodeModel(graph, graph.nodes[0], NpuConfig())
+
+
+def test_an_operand_that_stays_may_do_with_one_buffer() -> None:
+    """5 blocks of 64 columns, for each of them 10 tiles of 8 rows (the last has 5)."""
+    model = product(77, 100, 320)
+    moved = TilingTable(model, [(8, 64)]).traffic((1, 0), Residency((False,), False))
+    assert (int(moved.refills[0]), float(moved.refilled[0])) == (4, 4 * 100 * 64)
+    rows, columns, result = 800, 6400, 8 * 64 * 4
+    assert [int(moved.demand(depth)[0]) for depth in Depth] == [
+        2 * (rows + columns + result),
+        2 * rows + columns + 2 * result,
+        rows + columns + result,
+    ]
+    whole = TilingTable(model, [(8, 320)]).traffic((1, 0), Residency((False,), False))
+    assert not whole.has_refills(), "the weights are loaded once"
+
+
+def test_slices_and_transfers_wait_for_one_another_when_an_operand_with_one_buffer_changes() -> None:
+    model = product(77, 100, 320)
+    moved = TilingTable(model, [(8, 64)]).traffic((1, 0), Residency((False,), False))
+    free, rate = CostWeights(0, 0, 0, 0), model.config.dma_bytes_per_cycle
+    two, _ = flow_of(model.config, moved, free, 100_000, 0, 0, Depth.ALL)
+    waiting, _ = flow_of(model.config, moved, free, 100_000, 0, 0, Depth.MOVING)
+    rows = float(moved.in_bytes[0]) - 4 * 6400
+    assert waiting.work - two.work == pytest.approx(4 * (6400 + rows / 50) / rate), "4 blocks, each before a tile"
+    assert waiting.loads - two.loads == pytest.approx(4 * 100_000 / 50), "4 last tiles run while no load may begin"
+
+
+def test_a_long_product_loads_no_operand_more_often_than_the_memory_makes_it() -> None:
+    """749x3072 times 3072x768 int8: 128 columns of weights stay, rows come tile by tile, 6 times in all."""
+    model = product(749, 3072, 768)
+    space = NodeSpace(model, Residency((False,), False), CostWeights(), effort=1)
+    choice = space.best(model.config.lram_usable)
+    assert choice is not None
+    assert choice.cost.in_bytes < 1.05 * (6 * 749 * 3072 + 3072 * 768)
+    compute = 749 * 3072 * 768 / 512
+    assert choice.cost.cycles < 1.25 * compute
+    assert choice.decision.order[0] == 1 and choice.decision.tile[1] == 128
+
+
 def test_pipeline_hides_the_shorter_stages_when_double_buffered() -> None:
     graph = residual(size=16, channels=8, blocks=1)
     config = NpuConfig()
     model = NodeModel(graph, next(node for node in graph.nodes if node.name == "b0_a"), config)
     moved = TilingTable(model, [(1, 8, 4, 16)]).traffic((1, 2, 0, 3), Residency((False,), False))
-    free = CostWeights(0, 0, 0)
+    free = CostWeights(0, 0, 0, 0)
     dma_in, dma_out = float(moved.in_bytes[0]) / config.dma_bytes_per_cycle, 2048 / config.dma_bytes_per_cycle
-    stages = stages_of(config, moved, free, 10_000, 0, 0)
-    serial, overlapped = float(stages.alone(1)[0]), float(stages.alone(2)[0])
-    assert serial == pytest.approx(dma_in + dma_out + 10_000)
+    serial, _ = flow_of(config, moved, free, 10_000, 0, 0, Depth.NONE)
+    overlapped, constants = flow_of(config, moved, free, 10_000, 0, 0, Depth.ALL)
+    assert float(serial.through[0]) == pytest.approx(dma_in + dma_out + 10_000)
     first = (float(moved.first_in[0]) + 2048 / 4) / config.dma_bytes_per_cycle
-    assert overlapped == pytest.approx(first + 10_000), "compute-bound: first load and last store remain"
+    assert float(overlapped.through[0]) == pytest.approx(first + 10_000), "compute-bound: first load, last store remain"
+    weights = sum(stream.nbytes for stream in model.streams if stream.position is None)
+    assert float(constants[0]) == pytest.approx(weights / config.dma_bytes_per_cycle)
 
 
-def test_a_node_with_room_beside_it_waits_for_half_of_its_constants() -> None:
-    """40 cycles of transfers in, 10 of them for data, 100 of slices, 20 out: one step at a time and in four."""
-    one = Stages(dma_in=40.0, slices=100.0, dma_out=20.0, fill=40.0, data_fill=10.0, drain=20.0, steps=1, overhead=3.0)
-    assert float(one.alone(2)) == 163.0
-    assert float(one.chained(2, room=True)) == 148.0, "15 of 30 cycles of constants have passed"
-    assert float(one.chained(2, room=False)) == 163.0
-    four = replace(one, fill=10.0, data_fill=2.0, drain=5.0, steps=4)
-    assert float(four.alone(2)) == 118.0
-    assert float(four.chained(2, room=True)) == 114.0
-    bound = replace(one, dma_in=300.0, fill=300.0, data_fill=0.0, slices=20.0, dma_out=0.0, drain=0.0)
-    assert float(bound.chained(2, room=True)) == 303.0, "the channel is busy for so long, wherever it begins"
+def test_tiles_follow_one_another_each_with_its_own_work() -> None:
+    """12 rows and 4 rows of 4 channels, twice."""
+    graph = residual(size=16, channels=8, blocks=1)
+    config = NpuConfig()
+    model = NodeModel(graph, next(node for node in graph.nodes if node.name == "b0_a"), config)
+    nothing, rate = Residency((False,), False), config.dma_bytes_per_cycle
+    decision = NodeDecision((1, 4, 12, 16), (2, 1, 0, 3), None, 2)
+    moved = TilingTable(model, [decision.tile]).traffic(decision.order, nothing)
+    cost = estimate(model, decision, nothing, moved, CostWeights(0, 0, 0, 0), Depth.ALL)
+    tiles = output_regions(model.shape, decision)
+    work = [model.tile_cost(tile, None, nothing) for tile in tiles]
+    assert [tile.extent[2] for tile in tiles] == [12, 12, 4, 4]
+    assert cost.slices == sum(one.cycles for one in work)
+    loads = [float(moved.first_in[0]) + work[0].program_bytes]
+    rest = (float(moved.in_bytes[0]) - float(moved.first_in[0])) / (16 * 16 * 8 - 4 * 12 * 16)
+    loads += [rest * tile.size + one.program_bytes for tile, one in zip(tiles[1:], work[1:], strict=True)]
+    stores = [tile.size / rate for tile in tiles]
+    assert cost.cycles == pytest.approx(walk([load / rate for load in loads], [one.cycles for one in work], stores))
+
+
+def test_a_tile_costs_what_it_costs_where_it_stands() -> None:
+    """Kernel 3, stride 2: in the middle, 2 columns read 3 columns of a stride phase, and 7 such rows are more than the
+    16 pixels that one vector takes; at the left border they read 2."""
+    builder = GraphBuilder("wide")
+    image = builder.input("image", (1, 32, 28, 28), DType.INT8)
+    builder.output(add_conv(builder, image, 32, kernel=3, stride=2))
+    graph = builder.finish()
+    model, streamed = NodeModel(graph, graph.nodes[0], NpuConfig()), Residency((False,), False)
+    border, middle = (model.tile_cost(Region((0, 0, 0, x), (1, 32, 7, 2)), 1, streamed) for x in (0, 4))
+    assert middle.cycles == 2 * border.cycles
 
 
 def test_tile_kinds_cover_the_output() -> None:
     kinds = tile_kinds((1, 10, 9, 7), (1, 4, 4, 7))
-    assert dict(kinds) == {(1, 4, 4, 7): 4, (1, 4, 1, 7): 2, (1, 2, 4, 7): 2, (1, 2, 1, 7): 1}
-    assert sum(math.prod(extent) * times for extent, times in kinds) == 10 * 9 * 7
+    found = {tile.extent: times for tile, times in kinds}
+    assert found == {(1, 4, 4, 7): 4, (1, 4, 1, 7): 2, (1, 2, 4, 7): 2, (1, 2, 1, 7): 1}
+    assert sum(tile.size * times for tile, times in kinds) == 10 * 9 * 7
+    assert [tile.start for tile, _ in kinds] == [(0, 4, 4, 0), (0, 4, 8, 0), (0, 8, 4, 0), (0, 8, 8, 0)]
 
 
 def test_axis_extents_are_balanced_multiples_of_the_step() -> None:

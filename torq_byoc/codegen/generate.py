@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torq_byoc.codegen.allocation import Request
 from torq_byoc.codegen.build import build
@@ -29,15 +29,22 @@ from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.program import Program
+from torq_byoc.npu_model.timing import Timeline, simulate_timeline
 from torq_byoc.schedules.plan import Schedule
+
+FEW_OPS = 1000
+"""Loads, stores and slice programs up to which a second order of loads takes no time to try."""
+LONG_WAITS = 0.005
+"""Share of the time spent waiting for stores from which on larger programs are worth it."""
 
 
 @dataclass(frozen=True)
 class GeneratedProgram:
     """The machine program of one partition with what the reports need: ``lram_requests`` are sizes and lifetimes of
-    all LRAM buffers."""
+    all LRAM buffers, ``timeline`` is the program's in the reference profile."""
 
     program: Program
+    timeline: Timeline
     lram_peak: int
     lram_requests: tuple[Request, ...]
     ledger: tuple[LedgerEntry, ...]
@@ -84,6 +91,14 @@ _OCCUPYING = frozenset({"in-place"})
 
 
 @dataclass(frozen=True)
+class _Finished:
+    """A program with what it was on the way: names of levels and their torq_hl."""
+
+    generated: GeneratedProgram
+    levels: tuple[tuple[str, RunProgram], ...]
+
+
+@dataclass(frozen=True)
 class _Generator:
     """From naive torq_hl to the machine program, step by step."""
 
@@ -94,10 +109,26 @@ class _Generator:
     def run(
         self, naive: CallProgram, passes: Sequence[tuple[str, Pass]], disabled: Collection[str]
     ) -> GeneratedProgram:
-        """Improve, cut into programs, order, share programs, lower."""
+        """Improve, cut into programs, and finish in the order of loads that simulates faster."""
         improved, ledger = run_passes(naive, passes, disabled, self.observe)
         program = with_programs(improved, self.graph, self.config)
-        ordered, ordering = self._ordered(program, disabled)
+        allowed = Early("prefetch" not in disabled, "double-buffering" not in disabled)
+        chosen = self._finished(program, ledger, allowed, disabled)
+        timeline = chosen.generated.timeline
+        if allowed.across_nodes and (len(program.ops) <= FEW_OPS or _waiting(timeline) >= LONG_WAITS):
+            rival = self._finished(program, ledger, replace(allowed, into_gaps=True), disabled)
+            if rival.generated.timeline.total_cycles < timeline.total_cycles:
+                chosen = rival
+        for name, level in chosen.levels:
+            self.observe(name, level)
+        return chosen.generated
+
+    def _finished(
+        self, program: RunProgram, ledger: Sequence[LedgerEntry], early: Early, disabled: Collection[str]
+    ) -> _Finished:
+        """Order, share programs, lower."""
+        ordered, ordering = self._ordered(program, early, disabled)
+        levels = [("order", ordered.program)]
         images = slice_programs(ordered, self.graph, self.config)
         sharing: list[LedgerEntry] = []
         if "share-programs" not in disabled:
@@ -105,22 +136,23 @@ class _Generator:
             ordered = share_programs(ordered, images)
             saved = saving(before, ordered.program.traffic())
             sharing.append(LedgerEntry("share-programs", time.perf_counter() - started, saved))
-            self.observe("share-programs", ordered.program)
+            levels.append(("share-programs", ordered.program))
         memory = memory_map(ordered, self.config)
         machine = lower(ordered.program, memory, images, self.graph, self.config)
         entries = {entry.name: entry for entry in (*ledger, *ordering, *sharing)}
         reported = tuple(entries[name] for name in NAMES if name in entries and name not in disabled)
         layers = _layer_bytes(ordered.program)
-        return GeneratedProgram(machine, memory.lram_peak, memory.lram_requests, reported, layers)
+        generated = GeneratedProgram(
+            machine, simulate_timeline(machine), memory.lram_peak, memory.lram_requests, reported, layers
+        )
+        return _Finished(generated, tuple(levels))
 
     def _ordered(
-        self, program: RunProgram, disabled: Collection[str]
+        self, program: RunProgram, early: Early, disabled: Collection[str]
     ) -> tuple[OrderedProgram, tuple[LedgerEntry, ...]]:
         """The final order, and what it owes to whom."""
         started = time.perf_counter()
-        early = Early("prefetch" not in disabled, "double-buffering" not in disabled)
         ordered = _fit(program, self.config, early, {} if "clean-copies" in disabled else clean_copies(program))
-        self.observe("order", ordered.program)
         seconds = time.perf_counter() - started
         return ordered, (
             LedgerEntry("slice-split", 0.0, _side_by_side(program)),
@@ -128,6 +160,16 @@ class _Generator:
             LedgerEntry("double-buffering", 0.0, ordered.ahead.across_tiles),
             LedgerEntry("prefetch", seconds, ordered.ahead.across_nodes),
         )
+
+
+def _waiting(timeline: Timeline) -> float:
+    """Share of the time in which neither a slice nor the channel into LRAM works: stores are waited for."""
+    events = [event for event in timeline.events if event.track.startswith("slice") or event.track == "dma_in"]
+    end = idle = 0
+    for event in sorted(events, key=lambda event: event.start):
+        idle += max(0, event.start - end)
+        end = max(end, event.end)
+    return (idle + timeline.total_cycles - end) / max(1, timeline.total_cycles)
 
 
 def _side_by_side(program: RunProgram) -> dict[str, int]:
@@ -141,7 +183,7 @@ def _side_by_side(program: RunProgram) -> dict[str, int]:
 
 def _fit(program: RunProgram, config: NpuConfig, allowed: Early, copies: Mapping[int, Copy]) -> OrderedProgram:
     """The most ambitious order whose buffers all find room."""
-    for early in dict.fromkeys((allowed, PUNCTUAL)):
+    for early in dict.fromkeys((allowed, replace(allowed, into_gaps=False), PUNCTUAL)):
         ordered = order(program, config.lram_usable, config.lram_word, early, copies)
         if ordered is not None:
             return ordered

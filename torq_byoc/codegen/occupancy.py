@@ -6,6 +6,10 @@ are.  A cell is the unit of placement; offsets are multiples of it.
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import operator
+
 
 class Occupancy:
     """Occupied cells of every slot.
@@ -39,6 +43,17 @@ class Occupancy:
             free &= free >> step
             length += step
         return free
+
+    def earliest(self, first: int, last: int, floor: int, cells: int) -> int | None:
+        """The earliest slot, from ``floor`` on, such that ``cells`` cells are free from it to ``last`` at one position;
+        None when there is no room even from ``first`` on.
+
+        The longer the time, the less room there is: slots are tried by bisection.
+        """
+        before = (self._taken[slot] for slot in range(first - 1, floor - 1, -1))
+        taken = list(itertools.accumulate(before, operator.or_, initial=self.taken_between(first, last)))
+        fitting = bisect.bisect_left(taken, True, key=lambda mask: not self.room(mask, cells))
+        return first + 1 - fitting if fitting else None
 
     def longest_room(self, taken: int) -> int:
         """Cells of the longest free stretch, given a mask of taken cells."""

@@ -4,18 +4,20 @@ Time is counted in slots, one a step (a tile, or a part of one whose program is 
 beside the slices of step e; its buffer is occupied from e to the last step that reads it.  Results and resident
 tensors, whose lifetimes are given, are placed first; then every load, in the order of use: where a clean copy of its
 bytes can stay until then nothing is loaded, else it moves to the earliest slot from which its place in memory is free
-until it is needed.  Loads keep their order (the DMA engine is one queue), and what they read from XRAM must have been
-stored before.
+until it is needed.  What loads read from XRAM must have been stored before; their order is the business of
+``load_queue``.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.clean_copies import Content, Copy
 from torq_byoc.codegen.hl import Access, Load, RunProgram, SliceRun, Space, Store
+from torq_byoc.codegen.load_queue import FillingGaps, InOrder, Waiting
 from torq_byoc.codegen.occupancy import Occupancy, highest, lowest, span
 
 MAX_LOOKAHEAD = 96
@@ -36,10 +38,12 @@ class Early:
     Attributes:
         across_nodes: before the first step of their node.
         across_tiles: those of a node's later tiles while earlier ones run; results linger for their stores.
+        into_gaps: before a load that is used earlier but has to wait for a store.
     """
 
     across_nodes: bool = True
     across_tiles: bool = True
+    into_gaps: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class _Fetch:
     sources: tuple[Access, ...]
     node_start: int
     tile: int
+    cycles: int
 
     def floor(self, early: Early) -> int:
         """The earliest slot that is allowed."""
@@ -111,17 +116,17 @@ class Placement:
             self._remember(buffer)
         slots: dict[int, int] = {}
         stores = _stores_by_buffer(self.program)
-        earliest = 0
+        queue = FillingGaps(self.program, MAX_LOOKAHEAD) if early.into_gaps else InOrder()
         for fetch in fetches:
             if self._reuse(fetch):
                 continue
-            floor = max(earliest, fetch.first_use - MAX_LOOKAHEAD, _ready_slot(fetch, stores), fetch.floor(early))
-            punctual = fetch.first_use in self.relief.punctual
-            slot = self._fetch(fetch, fetch.first_use if punctual else floor)
-            if slot is None:
+            ready = _ready_slot(fetch, stores)
+            floor = max(fetch.first_use - MAX_LOOKAHEAD, ready, fetch.floor(early))
+            earliest = self._earliest(fetch, fetch.first_use if fetch.first_use in self.relief.punctual else floor)
+            if earliest is None:
                 return None
-            slots[fetch.buffer] = slot
-            earliest = max(earliest, slot)
+            slots[fetch.buffer] = queue.enter(Waiting(fetch.first_use, fetch.cycles, earliest, ready - 1))
+            self._fetch(fetch, slots[fetch.buffer])
             self._remember(fetch.buffer)
         return slots
 
@@ -200,31 +205,29 @@ class Placement:
         self.reused[fetch.buffer] = holder
         return True
 
-    def _fetch(self, fetch: _Fetch, floor: int) -> int | None:
-        """Place a fetched buffer in the earliest slot, from ``floor`` on, in which it finds room to stay."""
-        cells, slot = self._cells(fetch.buffer), fetch.first_use
-        taken = self.occupancy.taken_between(slot, fetch.last_use)
-        room = self.occupancy.room(taken, cells)
-        if not room:
+    def _earliest(self, fetch: _Fetch, floor: int) -> int | None:
+        """The earliest slot, from ``floor`` on, in which a fetched buffer finds room to stay."""
+        slot = self.occupancy.earliest(fetch.first_use, fetch.last_use, floor, self._cells(fetch.buffer))
+        if slot is None:
             self.failed = Lifetime(fetch.first_use, fetch.last_use)
-            return None
-        while slot > floor:
-            taken |= self.occupancy.taken(slot - 1)
-            wider = self.occupancy.room(taken, cells)
-            if not wider:
-                break
-            slot, room = slot - 1, wider
-        self._take(fetch.buffer, Lifetime(slot, fetch.last_use), highest(room))
-        self.fetched[fetch.buffer] = fetch.first_use
         return slot
+
+    def _fetch(self, fetch: _Fetch, slot: int) -> None:
+        """Place a fetched buffer from a slot on in which there is room."""
+        taken = self.occupancy.taken_between(slot, fetch.last_use)
+        position = highest(self.occupancy.room(taken, self._cells(fetch.buffer)))
+        self._take(fetch.buffer, Lifetime(slot, fetch.last_use), position)
+        self.fetched[fetch.buffer] = fetch.first_use
 
 
 def _fetches(program: RunProgram) -> list[_Fetch]:
     """Fetched buffers in the order of their first use."""
     sources: dict[int, list[Access]] = {}
     loads: dict[int, Load] = {}
+    cycles: Counter[int] = Counter()
     for op in program.ops:
         if isinstance(op, Load):
+            cycles[op.target.buffer] += op.cycles
             sources.setdefault(op.target.buffer, []).append(op.source)
             loads.setdefault(op.target.buffer, op)
     starts = node_starts(program)
@@ -235,11 +238,12 @@ def _fetches(program: RunProgram) -> list[_Fetch]:
             for access in op.accesses:
                 first.setdefault(access.buffer, op.step)
                 last[access.buffer] = op.step
-    return [
-        _Fetch(b, first[b], last[b], tuple(dict.fromkeys(s)), starts.get(loads[b].node, first[b]), loads[b].tile)
-        for b, s in sources.items()
-        if b in first
-    ]
+    fetches = []
+    for b, reads in sources.items():
+        if b in first:
+            start = starts.get(loads[b].node, first[b])
+            fetches.append(_Fetch(b, first[b], last[b], tuple(dict.fromkeys(reads)), start, loads[b].tile, cycles[b]))
+    return fetches
 
 
 def node_starts(program: RunProgram) -> dict[str, int]:

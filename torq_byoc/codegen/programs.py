@@ -14,7 +14,7 @@ each a step of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.codegen.chunks import Chunk, program_chunks
@@ -36,6 +36,7 @@ from torq_byoc.codegen.hl import (
     Space,
     Transfer,
 )
+from torq_byoc.codegen.tile_places import DENSE
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.kernels.portion import tasks_of
@@ -61,6 +62,37 @@ def invocation_tasks(
     )
 
 
+def call_shape(invocation: Invocation) -> Hashable | None:
+    """What the size and the cycles of a call depend on where its kernel ``translates``: extents and strides of the
+    operands, and how those that share a buffer lie to one another.  None where some operand is not dense."""
+    placed = (invocation.output, *invocation.inputs)
+    if any(operand.phases != DENSE for operand in placed):
+        return None
+    buffers = [operand.buffer for operand in placed]
+    operands = tuple(
+        (
+            buffers.index(operand.buffer),
+            _distance(operand, invocation) if buffers.count(operand.buffer) > 1 else operand.offset,
+            operand.region.extent,
+            operand.strides,
+            operand.dtype,
+        )
+        for operand in placed
+    )
+    constants = tuple((constant.count, constant.granule_bytes) for constant in invocation.constants)
+    portion = invocation.portion
+    kind = None if portion is None else (portion.box.extent, portion.first, portion.last)
+    return (invocation.region.extent, operands, constants, kind)
+
+
+def _distance(operand: PlacedOperand, invocation: Invocation) -> tuple[int, ...]:
+    """Where in its buffer an operand begins, and from where on it is there, counted from the start of the call's region
+    (where both have the same axes)."""
+    own, part = operand.region.start, invocation.region.start
+    start = tuple(a - b for a, b in zip(own, part, strict=True)) if len(own) == len(part) else own + part
+    return (operand.offset, *start)
+
+
 def with_programs(program: CallProgram, graph: OpGraph, config: NpuConfig) -> RunProgram:
     """Replace every kernel call by runs of its programs, and number the steps anew."""
     return _Cutter(program, graph, config).run()
@@ -80,6 +112,7 @@ class _Cutter:
         self.nodes = {node.name: node for node in graph.nodes}
         self.buffers = list(program.buffers)
         self.ops: list[Op] = []
+        self.chunks: dict[Hashable, list[Chunk]] = {}
         self.calls: dict[int, list[SliceCall]] = {}
         for op in program.ops:
             if isinstance(op, SliceCall):
@@ -116,6 +149,15 @@ class _Cutter:
     def _chunks(self, call: SliceCall) -> list[Chunk]:
         """Sizes and cycles do not depend on addresses as long as operands do not overlap that will not."""
         node, invocation = self.nodes[call.node], call.invocation
+        shape = call_shape(invocation) if kernel_for(node.op).translates else None
+        if shape is None:
+            return self._cut(node, invocation)
+        key = (node.name, shape)
+        if key not in self.chunks:
+            self.chunks[key] = self._cut(node, invocation)
+        return self.chunks[key]
+
+    def _cut(self, node: Node, invocation: Invocation) -> list[Chunk]:
         tasks = invocation_tasks(self.graph, node, self.config, invocation, self._apart(invocation))
         return program_chunks(tasks, self.config.slice_program_bytes)
 

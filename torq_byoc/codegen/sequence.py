@@ -8,7 +8,7 @@ NSS block size; each block fetches its successor just before its own first DMA-i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torq_byoc.npu_model.config import NpuConfig
@@ -38,8 +38,9 @@ class SequencedBlock:
 
 
 class _Sequencer:
-    def __init__(self, config: NpuConfig) -> None:
+    def __init__(self, config: NpuConfig, engines: Collection[WaitFor]) -> None:
         self.config = config
+        self.engines = tuple(sorted({DMA_IN, *engines}, key=_rank))
         self.blocks = [_Block()]
         self.starts: list[Start] = []
         self.started: list[int] = []
@@ -47,7 +48,7 @@ class _Sequencer:
         self.done: dict[WaitFor, int] = {}
         self.fetch_outstanding = False
         self.empty_size = nss_bytes(())
-        self.reserve = self._cost(NssTask((FETCH,), (DMA_IN,))) + self._cost(NssTask((), _all_waits(config)))
+        self.reserve = self._cost(NssTask((FETCH,), (DMA_IN,))) + self._cost(NssTask((), self.engines))
 
     def _cost(self, task: NssTask) -> int:
         return nss_bytes((task,)) - self.empty_size
@@ -82,7 +83,7 @@ class _Sequencer:
 
     def emit(self, start: Start, engine: WaitFor, position: int, needed: Mapping[WaitFor, int]) -> None:
         """Append one job, opening a new block when the current one is full."""
-        pending = self._cost(NssTask((*self.starts, start), _all_waits(self.config)))
+        pending = self._cost(NssTask((*self.starts, start), self.engines))
         if self.blocks[-1].size + pending + self.reserve > self.config.nss_block_bytes - self.empty_size:
             self._end_block()
         if engine == DMA_IN and not self.blocks[-1].fetched:
@@ -104,16 +105,15 @@ class _Sequencer:
 
     def finish(self) -> tuple[SequencedBlock, ...]:
         """Wait for everything; the last block fetches nothing."""
-        self._close(sorted(self.outstanding, key=lambda w: (w.engine.value, w.slice_index)))
+        self._close(sorted(self.outstanding, key=_rank))
         last = self.blocks[-1]
         last.tasks = [NssTask(tuple(s for s in task.starts if s is not FETCH), task.waits) for task in last.tasks]
         last.jobs = [job for job in last.jobs if job != -1]
         return tuple(SequencedBlock(tuple(b.tasks), tuple(b.jobs)) for b in self.blocks)
 
 
-def _all_waits(config: NpuConfig) -> tuple[WaitFor, ...]:
-    slices = tuple(WaitFor(Engine.SLICE, index) for index in range(config.slices))
-    return (DMA_IN, WaitFor(Engine.DMA_OUT), *slices)
+def _rank(engine: WaitFor) -> tuple[str, int]:
+    return engine.engine.value, engine.slice_index
 
 
 def sequence(
@@ -131,9 +131,9 @@ def sequence(
         starts: earliest start time of each job, from ``dependencies.start_times``.
         needed: what each job depends on, by engine.
         engine_at, start_at: engine and start command of a job.
-        config: block size and slice count.
+        config: block size.
     """
-    sequencer = _Sequencer(config)
+    sequencer = _Sequencer(config, {engine_at(position) for position in range(count)})
     for position in sorted(range(count), key=lambda index: (starts[index], index)):
         sequencer.emit(start_at(position), engine_at(position), position, needed[position])
     return sequencer.finish()

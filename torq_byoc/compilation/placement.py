@@ -79,7 +79,7 @@ def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) ->
         tensors |= set(graph.tensors)
     nodes: set[str] = set().union(*programs)
     grouped = {name for group in record.groups or () for name in group.nodes}
-    unknown = sorted(((set(record.nodes) | grouped) - nodes) | (set(record.resident) - tensors))
+    unknown = sorted(((set(record.nodes) | set(record.slices) | grouped) - nodes) | (set(record.resident) - tensors))
     if unknown:
         raise ScheduleError(
             "the schedule names nodes or tensors that the model does not have",

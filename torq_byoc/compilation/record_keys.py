@@ -106,6 +106,7 @@ def _renamed(record: DecisionRecord, node: Callable[[str], str], tensor: Callabl
         {node(name): override for name, override in record.nodes.items()},
         {tensor(name): value for name, value in record.resident.items()},
         groups,
+        {node(name): count for name, count in record.slices.items()},
     )
 
 

@@ -20,6 +20,8 @@ def check_limits(record: DecisionRecord) -> None:
     """
     for name, override in record.nodes.items():
         _check_node(f"node {name!r}", override)
+    for name, count in record.slices.items():
+        _within(f"slices of {name!r}", (count,), 1, LARGEST_EXTENT)
     for index, group in enumerate(record.groups or ()):
         _check_group(f"group {index}", group)
     members = [name for group in record.groups or () for name in group.nodes]
@@ -40,6 +42,7 @@ def _check_node(where: str, override: NodeOverride) -> None:
 
 def _check_group(where: str, group: GroupDecision) -> None:
     _within(f"{where} field 'axis'", (group.axis,), 0, MOST_AXES - 1)
+    _within(f"{where} field 'outer'", (group.outer,), 0, MOST_AXES - 1)
     _within(f"{where} field 'size'", (group.size,), 1, LARGEST_EXTENT)
     _within(f"{where} field 'split_axes'", group.split_axes, 0, MOST_AXES - 1)
     _within(f"{where} field 'buffers'", (group.buffers,), 1, 2)

@@ -15,6 +15,8 @@ from torq_byoc.npu_model.dtypes import DType
 class ElementwiseKernel(Kernel):
     """All inputs are tensors that broadcast to the output; the output may be cut anywhere."""
 
+    translates = True
+
     def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """Every input, constants too."""
         del graph

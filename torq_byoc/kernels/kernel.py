@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -18,9 +19,11 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import SliceTask
 
 
-@dataclass(frozen=True)
-class Region:
-    """A box of a tensor: first index and extent along every axis."""
+class Region(msgspec.Struct, frozen=True, gc=False):
+    """A box of a tensor: first index and extent along every axis.
+
+    A struct rather than a dataclass: a compilation makes and looks up hundreds of thousands of them.
+    """
 
     start: tuple[int, ...]
     extent: tuple[int, ...]
@@ -117,11 +120,14 @@ class Kernel(ABC):
         reads_whole_rows: tasks read all columns of the input rows that are there, also those that no result
             of their region depends on (lanes that walk a plane).
         writes_phases: tasks can write an output tile that lies in the stride phases of its reader.
+        translates: tasks of equally large regions of a node, whose dense operands are laid out alike, take equally many
+            bytes and cycles wherever the regions lie: no border of the tensors has tasks of its own.
     """
 
     op: str
     reads_whole_rows: bool = False
     writes_phases: bool = False
+    translates: bool = False
 
     @abstractmethod
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:

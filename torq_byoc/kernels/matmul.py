@@ -27,6 +27,7 @@ class Matmul(CarryingKernel):
     """Batched matrix product a[..., M, K] @ b[..., K, N]; leading dims broadcast."""
 
     op = "matmul"
+    translates = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``; exact for integers."""

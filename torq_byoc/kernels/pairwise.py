@@ -50,7 +50,9 @@ def pair_weights(address: int, dtype: DType) -> Operand:
 
 
 class PairKernel(ElementwiseKernel):
-    """An element-wise kernel of two tensors that share the D bus."""
+    """An element-wise kernel of two tensors that share the D bus: how far one lies from the other is a stride of it."""
+
+    translates = False
 
     def needs_broadcast(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """Positions of inputs that a ``broadcast`` node should first bring to the output's shape."""

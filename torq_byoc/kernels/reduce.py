@@ -33,6 +33,7 @@ class Reduce(CarryingKernel):
     """``reduce``: y = rescale(fold of x over axes)."""
 
     op = "reduce"
+    translates = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """The fold in the machine's accumulator, then the rescale."""

@@ -20,6 +20,7 @@ class Transpose(MovementKernel):
     """``transpose``: output axis k is input axis perm[k]."""
 
     op = "transpose"
+    translates = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """numpy's transposition."""

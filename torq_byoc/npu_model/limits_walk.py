@@ -30,9 +30,9 @@ class Nest:
         self.steps = math.prod(-(-extent // unit) for extent, unit in zip(self.extents, self.units, strict=True))
         self.planar = planar_loops(task)
         self.lane = self.planar["lane"]
-        self.walked: set[tuple[int, bool]] = set()
-        """Dims of register descriptors that were looked at, by identity (most share theirs), and whether an agent that
-        repeats walked them."""
+        self.walked: dict[tuple[int, bool], int] = {}
+        """Cycles of register descriptors that were looked at, by the identity of their dims (most share theirs), and
+        whether an agent that repeats walked them."""
 
     def logic_loops(self, ndl: Ndl) -> frozenset[int]:
         """Loops whose addresses come from plane or window logic, not from strides."""
@@ -46,17 +46,17 @@ class Nest:
 def ndl_problems(nest: Nest, ndl: Ndl, config: NpuConfig) -> list[str]:
     """Everything about a descriptor that the machine cannot express or that contradicts its nest."""
     agent, walk = ndl.agent, (id(ndl.dims), ndl.agent in _REPEATING)
-    known = agent not in MEMORY_AGENTS and not ndl.base and walk in nest.walked
+    if agent in MEMORY_AGENTS:
+        return _fields(ndl, config.limits) or [*_memory_walk(nest, ndl), *_bus(nest, ndl, config)]
+    known = not ndl.base and walk in nest.walked
     problems = [] if known else _fields(ndl, config.limits)
     if problems:
         return problems
-    if agent in _FULL_WALK and (cycles := ndl.cycles()) != nest.steps:
+    cycles = nest.walked[walk] if known else ndl.cycles()
+    if agent in _FULL_WALK and cycles != nest.steps:
         problems.append(f"{cycles} steps in a nest of {nest.steps}")
-    if agent in MEMORY_AGENTS:
-        problems += _memory_walk(nest, ndl)
-        problems += _bus(nest, ndl, config)
-    elif not known:
-        nest.walked.add(walk)
+    if not known:
+        nest.walked[walk] = cycles
         for loop, dims in _by_loop(ndl).items():
             problems += _mixed_radix(nest, loop, dims, moves=False, held=False)
     return problems

@@ -1,27 +1,33 @@
 """The analytic cost of a decision: cycles, bytes and LRAM demand of one node, in closed form.
 
-A node is a pipeline of three stages, transfers in, slices, transfers out, that work on different tiles at
-the same time when operands are double buffered.  Its time is that of the busiest stage plus what the other
-two need to fill and to drain; without double buffering the stages follow one another.
+A node is a pipeline of three engines, transfers in, slices, transfers out (``flow``), whose steps are its tiles.
+Without double buffering all of it is one step.
 
-Among its neighbours a node costs less than alone: constants and programs do not wait for the node before, so where
-LRAM has room for both some of them are loaded beside it.  The search compares decisions by that cost.
+Two prices follow.  Alone, a node has the LRAM to itself and finds its first block of sequencer code in place; that is
+what the simulator counts for it on its own.  Among its neighbours it has the room that the decision asks for, all of
+its code is loaded, and constants and programs do not wait for the node before: where LRAM has room for both, some of
+them are loaded beside it.  The search compares decisions by that.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.schedules.flow import Flow
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision
-from torq_byoc.schedules.traffic import Traffic
+from torq_byoc.schedules.slice_costs import SliceCost
+from torq_byoc.schedules.tile_flow import StepLoads, Waits, tile_flow
+from torq_byoc.schedules.tiles import tile_counts
+from torq_byoc.schedules.traffic import Depth, Traffic
 
 FEWER_TILES = 40
 """Cycles that the search gives up to have one tile less: smaller programs, faster compilation."""
@@ -47,16 +53,19 @@ EARLY_SHARE = 0.5
 
 @dataclass(frozen=True)
 class CostWeights:
-    """Constants of the model that no descriptor gives; fitted against simulator runs.
+    """What the model does not ask anybody for.
 
     Attributes:
-        nss_bytes_a_start: sequencer code fetched for every engine start.
-        tile_cycles: sequencer time a tile that nothing hides.
+        transfer_code: sequencer bytes a transfer: a start without strides 14, a task 2, waits 1 or 2
+            (``npu_model.encoding_nss``).
+        slice_code: sequencer bytes a slice program: a start 10, and a share in task and waits.
+        rounding: cycles by which a transfer is longer than its bytes, since it takes whole ones.
         run_bytes: what a cut row costs beyond its bytes; keeps rows whole where it makes no difference.
     """
 
-    nss_bytes_a_start: float = 20.0
-    tile_cycles: float = 4.0
+    transfer_code: float = 18.0
+    slice_code: float = 13.0
+    rounding: float = 0.5
     run_bytes: float = 2.0
 
 
@@ -92,6 +101,7 @@ def estimate(
     residency: Residency,
     moved: Traffic,
     weights: CostWeights,
+    depth: Depth,
     *,
     exact: bool = True,
 ) -> Cost:
@@ -103,31 +113,85 @@ def estimate(
         residency: which operands are resident.
         moved: its data movement (one row).
         weights: constants of the model.
-        exact: ask the kernel for the slice cycles of every kind of tile; otherwise only for the full tile,
-            and scale the smaller ones at the borders by their size.
+        depth: which operands have a second buffer.
+        exact: ask the kernel for the slice cycles of every kind of tile and let the tiles follow one another in their
+            order; otherwise only ask for the full tile, scale the smaller ones at the borders by their size, and take
+            all tiles for alike.
     """
-    slices = program_bytes = 0.0
-    program_peak = parts = 0
-    for extent, times in tile_kinds(model.shape, decision.tile):
-        if exact:
-            tile, share = model.tile_cost(extent, decision.split_axis, residency, decision.portion), 1.0
-        else:
-            tile = model.rough_cost(decision.tile, decision.split_axis, residency, decision.portion)
-            share = math.prod(extent) / math.prod(decision.tile)
-        slices += times * tile.cycles * share
-        program_bytes += times * tile.program_bytes
-        program_peak = max(program_peak, tile.program_peak)
-        parts += times * tile.jobs
-    stages = stages_of(model.config, moved, weights, slices, program_bytes, parts)
-    in_bytes = float(moved.in_bytes[0]) + program_bytes
-    out_bytes = float(moved.out_bytes[0])
-    word, rate = model.config.lram_word, model.config.dma_bytes_per_cycle
-    demand = int(moved.demand(decision.buffers)[0]) + 2 * (-(-program_peak // word) * word)
-    cycles = float(stages.alone(decision.buffers)[0])
-    chained = float(stages.chained(decision.buffers, np.array([has_neighbours_room(demand, model.config)]))[0])
+    config = model.config
+    word, rate = config.lram_word, config.dma_bytes_per_cycle
+    work = _work(model, decision, residency, exact)
+    slices = sum(times * share * cost.cycles for cost, times, share in work.values())
+    program_bytes = float(sum(times * cost.program_bytes for cost, times, _ in work.values()))
+    parts = sum(times * cost.jobs for cost, times, _ in work.values())
+    programs = 2 * (-(-max(cost.program_peak for cost, _, _ in work.values()) // word) * word)
+    demand = int(moved.demand(depth)[0]) + programs
+    flow, constants = flow_of(config, moved, weights, slices, program_bytes, parts, depth)
+    alone = flow.through
+    if exact:
+        code = float(_code(moved, weights, parts)[0])
+        costs = {extent: cost for extent, (cost, _, _) in work.items()}
+        depths = (Depth.ALL, Depth.MOVING, depth)
+        deepest = next((d for d in depths if int(moved.demand(d)[0]) + programs <= config.lram_usable), depth)
+        flow = _exactly(model, decision, moved, weights, costs, code, depth)
+        later = max(0.0, code - config.nss_block_bytes)
+        alone = _exactly(model, decision, moved, weights, costs, later, deepest).through
+    early = EARLY_SHARE * constants if has_neighbours_room(demand, config) else 0.0 * constants
+    in_bytes, out_bytes = float(moved.in_bytes[0]) + program_bytes, float(moved.out_bytes[0])
     return Cost(
-        cycles, chained, in_bytes / rate, out_bytes / rate, slices, in_bytes, out_bytes, demand, int(moved.tiles[0])
+        float(np.asarray(alone).item()),
+        float(np.asarray(flow.after(early)).item()),
+        in_bytes / rate,
+        out_bytes / rate,
+        slices,
+        in_bytes,
+        out_bytes,
+        demand,
+        int(moved.tiles[0]),
     )
+
+
+def _work(
+    model: NodeModel, decision: NodeDecision, residency: Residency, exact: bool
+) -> dict[tuple[int, ...], tuple[SliceCost, int, float]]:
+    """For every kind of tile, by its extents: a cost, how many there are, and by what the cost's cycles scale."""
+    axis, portion = decision.split_axis, decision.portion
+    kinds = tile_kinds(model.shape, decision.tile)
+    if exact:
+        return {tile.extent: (model.tile_cost(tile, axis, residency, portion), times, 1.0) for tile, times in kinds}
+    full = kinds[0][0]
+    cost = model.slices.rough_cost(full, axis, residency, portion)
+    return {tile.extent: (cost, times, tile.size / full.size) for tile, times in kinds}
+
+
+def _exactly(
+    model: NodeModel,
+    decision: NodeDecision,
+    moved: Traffic,
+    weights: CostWeights,
+    work: Mapping[tuple[int, ...], SliceCost],
+    code: float,
+    depth: Depth,
+) -> Flow:
+    """The pipeline of all tiles in their order."""
+    rate, steps = model.config.dma_bytes_per_cycle, int(moved.tiles[0])
+    counts = tile_counts(model.shape, decision.tile)
+    portions = steps // math.prod(counts)
+    first, first_in, in_bytes = math.prod(decision.tile), float(moved.first_in[0]), float(moved.in_bytes[0])
+    element = (in_bytes - first_in) / (portions * math.prod(model.shape) - first) if steps > 1 else 0.0
+    fixed = float(_extra(moved, model.config, weights)[0])
+    loads = StepLoads(
+        ahead=max(0.0, first_in - element * first) / rate,
+        element=element / rate,
+        step=(code + fixed) / steps / rate,
+        program_byte=1 / rate,
+    )
+    waits = Waits()
+    if depth is Depth.MOVING:
+        waits = Waits(float(moved.refills[0]) / steps, float(_awaited(moved)[0]) / rate / steps)
+    store = model.element / rate if moved.stores[0] else 0.0
+    flow = tile_flow(model.shape, decision, work, loads, waits, store, portions)
+    return Flow.step(flow.loads, flow.work, flow.stores) if depth is Depth.NONE else flow
 
 
 def has_neighbours_room(demand: Any, config: NpuConfig) -> Any:
@@ -135,15 +199,16 @@ def has_neighbours_room(demand: Any, config: NpuConfig) -> Any:
     return demand * 2 <= config.lram_usable
 
 
-def stages_of(
+def flow_of(
     config: NpuConfig,
     moved: Traffic,
     weights: CostWeights,
     slices: float,
     program_bytes: float | np.ndarray,
     parts: int | np.ndarray,
-) -> Stages:
-    """The stages of n tilings.
+    depth: Depth,
+) -> tuple[Flow, np.ndarray]:
+    """The pipelines of n tilings whose tiles are taken for alike, and the constants that their first steps load.
 
     Args:
         config: the machine.
@@ -152,69 +217,54 @@ def stages_of(
         slices: busy cycles of the slowest slice over all tiles.
         program_bytes: bytes of all slice programs, loaded for every tile.
         parts: slice jobs of all tiles.
+        depth: which operands have a second buffer.  Whenever one without it changes, the transfers wait for the last
+            tile that reads it, and the slices for its next part and for what else their next tile needs.
+
+    Returns:
+        Flows of arrays; cycles of constants and programs, arrays as well.
     """
-    rate, tiles = config.dma_bytes_per_cycle, moved.tiles
-    nss_bytes = weights.nss_bytes_a_start * (moved.loads + moved.stores + 2 * parts)
-    return Stages(
-        dma_in=(moved.in_bytes + program_bytes + nss_bytes + weights.run_bytes * moved.runs) / rate,
-        slices=slices,
-        dma_out=moved.out_bytes / rate,
-        fill=(moved.first_in + program_bytes / tiles) / rate,
-        data_fill=moved.first_data / rate,
-        drain=moved.last_out / rate,
-        steps=tiles,
-        overhead=weights.tile_cycles * tiles,
-    )
+    rate, steps = config.dma_bytes_per_cycle, moved.tiles
+    extra = _code(moved, weights, parts) + _extra(moved, config, weights)
+    loads = (moved.in_bytes + program_bytes + extra) / rate
+    stores = moved.out_bytes / rate
+    constants = (moved.first_in - moved.first_data + program_bytes / steps) / rate
+    work = slices + np.zeros(len(steps))
+    if depth is Depth.NONE:
+        return Flow.step(loads, work, stores), constants
+    if depth is Depth.MOVING:
+        loads, work = loads + moved.refills * work / steps, work + _awaited(moved) / rate
+    first = (moved.first_in + (program_bytes + extra) / steps) / rate
+    return Flow.evenly(loads, work, stores, first, moved.last_out / rate, steps), constants
 
 
-@dataclass(frozen=True)
-class Stages:
-    """A pipeline of three stages over some steps, for one decision or for n of them at once (arrays).
+def _awaited(moved: Traffic) -> np.ndarray:
+    """Bytes that the slices wait for whenever an operand without a second buffer changes: its next part, and what else
+    their next tile needs."""
+    return moved.refilled + moved.refills * (moved.in_bytes - moved.refilled) / moved.tiles
 
-    Attributes:
-        dma_in, slices, dma_out: busy cycles of the stages.
-        fill: cycles of the first step's transfers in.
-        data_fill: those among them that bring data, not constants or programs.
-        drain: cycles of the last step's transfer out.
-        steps: tiles or bands.
-        overhead: cycles that nothing hides.
+
+def _code(moved: Traffic, weights: CostWeights, parts: int | np.ndarray) -> np.ndarray:
+    """Bytes of sequencer code."""
+    transfers = moved.loads + moved.stores + moved.tiles
+    return np.asarray(weights.transfer_code * transfers + weights.slice_code * parts)
+
+
+def _extra(moved: Traffic, config: NpuConfig, weights: CostWeights) -> np.ndarray:
+    """Cycles for which transfers in occupy the channel beyond their bytes, as bytes."""
+    return weights.rounding * config.dma_bytes_per_cycle * (moved.loads + moved.tiles) + weights.run_bytes * moved.runs
+
+
+def tile_kinds(shape: Sequence[int], tile: Sequence[int]) -> list[tuple[Region, int]]:
+    """The different tile extents of a tiling (full and remainder along every axis) and how often each occurs.
+
+    Each stands where the tiles like it do: the full one in the middle, a remainder at the end.
     """
-
-    dma_in: float | np.ndarray
-    slices: float | np.ndarray
-    dma_out: float | np.ndarray
-    fill: float | np.ndarray
-    data_fill: float | np.ndarray
-    drain: float | np.ndarray
-    steps: int | np.ndarray
-    overhead: float | np.ndarray
-
-    def alone(self, buffers: int) -> np.ndarray:
-        """Cycles when nothing runs beside the pipeline; 2 buffers overlap the stages, 1 does not."""
-        return self._cycles(buffers, 0.0)
-
-    def chained(self, buffers: int, room: np.ndarray | bool) -> np.ndarray:
-        """Cycles after another pipeline; with ``room``, part of the first step's constants is loaded beside it."""
-        return self._cycles(buffers, np.where(room, EARLY_SHARE * (self.fill - self.data_fill), 0.0))
-
-    def _cycles(self, buffers: int, early: float | np.ndarray) -> np.ndarray:
-        """Cycles when ``early`` cycles of the transfers in have passed before."""
-        if buffers == 1:
-            stages = self.dma_in - early + self.slices + self.dma_out
-        else:
-            one = self.slices / self.steps
-            last_load = self.dma_in - early + one + self.drain
-            stages = np.maximum(last_load, self.fill - early + np.maximum(self.slices + self.drain, one + self.dma_out))
-        return np.maximum(stages, self.dma_in) + self.overhead
-
-
-def tile_kinds(shape: Sequence[int], tile: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
-    """The different tile extents of a tiling (full and remainder along every axis) and how often each occurs."""
     kinds = []
     for extent, size in zip(shape, tile, strict=True):
         full, rest = divmod(extent, size)
-        kinds.append([(size, full)] * (full > 0) + [(rest, 1)] * (rest > 0))
+        kinds.append([(full // 2 * size, size, full)] * (full > 0) + [(full * size, rest, 1)] * (rest > 0))
     combined = []
     for choice in itertools.product(*kinds):
-        combined.append((tuple(size for size, _ in choice), math.prod(times for _, times in choice)))
+        region = Region(tuple(start for start, _, _ in choice), tuple(size for _, size, _ in choice))
+        combined.append((region, math.prod(times for _, _, times in choice)))
     return combined

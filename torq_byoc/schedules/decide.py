@@ -14,12 +14,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.cost_model import Cost, CostWeights, estimate, has_neighbours_room, rank_of, stages_of
+from torq_byoc.schedules.cost_model import (
+    EARLY_SHARE,
+    Cost,
+    CostWeights,
+    estimate,
+    flow_of,
+    has_neighbours_room,
+    rank_of,
+)
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import NodeDecision, NodeOverride
 from torq_byoc.schedules.tiles import tile_counts
-from torq_byoc.schedules.traffic import Traffic, tiling_table
+from torq_byoc.schedules.traffic import Depth, Traffic, tiling_table
 
 FREE = NodeOverride()
 CROWDED_SHARE = 2
@@ -54,13 +63,13 @@ class _Group:
 
     tilings: _Tilings
     order: tuple[int, ...]
-    buffers: int
+    depth: Depth
     moved: Traffic
 
     def candidate(self, row: int) -> tuple[NodeDecision, Traffic]:
         """The decision of a tiling, its slice split still open unless the portion fixes it; its data movement."""
         portion, split_axis, tiles = self.tilings
-        return NodeDecision(tiles[row], self.order, split_axis, self.buffers, portion), self.moved.row(row)
+        return NodeDecision(tiles[row], self.order, split_axis, self.depth.buffers, portion), self.moved.row(row)
 
 
 class NodeSpace:
@@ -80,7 +89,7 @@ class NodeSpace:
         self.model, self.residency, self.weights, self.fixed = model, residency, weights, fixed
         self._effort = effort
         self._finer = iter(candidates.STEP_LIMITS)
-        self._exact: dict[NodeDecision, Choice] = {}
+        self._exact: dict[tuple[NodeDecision, Depth], Choice] = {}
         self._refine()
         self._answers: list[tuple[int, Choice | None]] = []
 
@@ -145,7 +154,7 @@ class NodeSpace:
     def _crowded(self, tiles: Sequence[tuple[int, ...]]) -> bool:
         """Whether some of the tiles leave little room when their reductions are whole."""
         moved = tiling_table(self.model, tuple(tiles)).traffic(range(len(self.model.shape)), self.residency)
-        return int(moved.demand(2).max()) * CROWDED_SHARE > self.model.config.lram_usable
+        return int(moved.demand(Depth.ALL).max()) * CROWDED_SHARE > self.model.config.lram_usable
 
     def _list(self, tilings: Sequence[_Tilings]) -> None:
         """Fill the sorted arrays of candidates: bound, demand, and which row of which group each one is."""
@@ -155,7 +164,7 @@ class NodeSpace:
         family = np.repeat([number for number, groups in enumerate(grouped) for _ in groups], sizes)
         owner, row = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
         bound = np.concatenate([self._bounds(group) for group in self._groups])
-        demand = np.concatenate([group.moved.demand(group.buffers) for group in self._groups])
+        demand = np.concatenate([group.moved.demand(group.depth) for group in self._groups])
         by_bound = np.lexsort((demand, bound))
         fresh = _first_of_equals(np.stack([bound, demand, family, row], axis=1)[by_bound])
         which = by_bound[fresh]
@@ -168,17 +177,19 @@ class NodeSpace:
         cuts = table.counts.max(axis=0).tolist()
         for order in [self.fixed.order] if self.fixed.order else candidates.orders(cuts, table.moves()):
             moved = table.traffic(order, self.residency)
-            for buffers in (self.fixed.buffers,) if self.fixed.buffers else (2, 1):
-                yield _Group(tilings, order, buffers, moved)
+            for depth in Depth:
+                wanted = self.fixed.buffers in (None, depth.buffers)
+                if wanted and (depth is not Depth.MOVING or moved.has_refills()):
+                    yield _Group(tilings, order, depth, moved)
 
     def _bounds(self, group: _Group) -> np.ndarray:
         """Rank if every tile used the slices as well as the whole output in one task would."""
-        whole = self.model.tile_cost(self.model.shape, None, self.residency)
+        whole = self.model.tile_cost(Region.whole(self.model.shape), None, self.residency)
         steps = group.moved.tiles
         slices, program = whole.cycles / self.model.config.slices, steps * (whole.program_bytes / whole.tasks)
-        stages = stages_of(self.model.config, group.moved, self.weights, slices, program, steps)
-        room = has_neighbours_room(group.moved.demand(group.buffers), self.model.config)
-        cycles = stages.chained(group.buffers, room)
+        flow, constants = flow_of(self.model.config, group.moved, self.weights, slices, program, steps, group.depth)
+        room = has_neighbours_room(group.moved.demand(group.depth), self.model.config)
+        cycles = flow.after(EARLY_SHARE * constants * room)
         nbytes = group.moved.in_bytes + group.moved.out_bytes + program
         return rank_of(cycles, steps, nbytes / self.model.config.dma_bytes_per_cycle)
 
@@ -219,16 +230,22 @@ class NodeSpace:
         if index not in self._rough:
             decision, moved = self._candidate(index)
             options = [replace(decision, split_axis=axis) for axis in self._split_axes(decision)]
-            self._rough[index] = [self._priced(option, moved, exact=False) for option in options]
+            depth = self._depth(index)
+            self._rough[index] = [self._priced(option, moved, depth, exact=False) for option in options]
         return self._rough[index]
 
     def _exactly(self, index: int, decision: NodeDecision) -> Choice:
-        if decision not in self._exact:
-            self._exact[decision] = self._priced(decision, self._candidate(index)[1], exact=True)
-        return self._exact[decision]
+        key = (decision, self._depth(index))
+        if key not in self._exact:
+            self._exact[key] = self._priced(decision, self._candidate(index)[1], key[1], exact=True)
+        return self._exact[key]
 
-    def _priced(self, decision: NodeDecision, moved: Traffic, *, exact: bool) -> Choice:
-        return Choice(decision, estimate(self.model, decision, self.residency, moved, self.weights, exact=exact))
+    def _priced(self, decision: NodeDecision, moved: Traffic, depth: Depth, *, exact: bool) -> Choice:
+        cost = estimate(self.model, decision, self.residency, moved, self.weights, depth, exact=exact)
+        return Choice(decision, cost)
+
+    def _depth(self, index: int) -> Depth:
+        return self._groups[self._owner[index]].depth
 
     def _candidate(self, index: int) -> tuple[NodeDecision, Traffic]:
         """A candidate's decision, its slice split still open unless in portions, and its data movement."""
@@ -245,7 +262,7 @@ class NodeSpace:
     def _programs_outweigh(self, decision: NodeDecision) -> bool:
         """Whether loading the further slices' programs may take longer than what they save."""
         config = self.model.config
-        whole = self.model.tile_cost(self.model.shape, None, self.residency)
+        whole = self.model.tile_cost(Region.whole(self.model.shape), None, self.residency)
         steps = math.prod(tile_counts(self.model.shape, decision.tile))
         return steps * config.slices * whole.program_bytes / config.dma_bytes_per_cycle > whole.cycles
 

@@ -62,7 +62,7 @@ def _contributors(model: NodeModel, decision: NodeDecision) -> list[dict[str, An
     kinds = tile_kinds(model.shape, decision.tile)
     nothing = Residency((False,) * len(model.inputs), False)
     axis, portion = decision.split_axis, decision.portion
-    program = max(model.tile_cost(extent, axis, nothing, portion).program_peak for extent, _ in kinds)
+    program = max(model.tile_cost(tile, axis, nothing, portion).program_peak for tile, _ in kinds)
     entries.append(_entry("slice programs", (program,), program, 2))
     return sorted(entries, key=lambda entry: -entry["bytes"])
 

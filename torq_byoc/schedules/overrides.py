@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from torq_byoc.errors import ScheduleError
 from torq_byoc.schedules.fusion.search import GroupSearch
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeOverride
+
+
+def check_slices(record: DecisionRecord, nodes: Collection[str], slices: int) -> None:
+    """Check the numbers of slices that a record gives to nodes.
+
+    Args:
+        record: the overrides.
+        nodes: names of the scheduled nodes.
+        slices: of the machine.
+
+    Raises:
+        ScheduleError: an unknown node, or more slices than there are; names the node.
+    """
+    for name, count in record.slices.items():
+        if name not in nodes:
+            raise _error(f"slices of {name!r}", "the graph has no such node")
+        if not 1 <= count <= slices:
+            raise _error(f"slices of {name!r}", f"{count} is outside 1..{slices}, the slices of the machine")
 
 
 def check_nodes(record: DecisionRecord, models: Mapping[str, NodeModel]) -> None:
@@ -55,15 +73,21 @@ def check_group(group: GroupDecision, position: Mapping[str, int], search: Group
     step = last.steps[group.axis]
     if group.size < last.shape[group.axis] and (step == 0 or group.size % step):
         raise _error(where, f"axis {group.axis} is {'never cut' if not step else f'cut at multiples of {step}'}")
+    if group.outer is not None and not (group.outer != group.axis and _can_be_cut(last, group.outer)):
+        raise _error(where, f"axis {group.outer} cannot be the outer one of bands along axis {group.axis}")
     _check_group_splits(where, group, space.segment.models)
     return places[0]
+
+
+def _can_be_cut(model: NodeModel, axis: int) -> bool:
+    return 0 <= axis < len(model.shape) and model.steps[axis] > 0
 
 
 def _check_group_splits(where: str, group: GroupDecision, models: Sequence[NodeModel]) -> None:
     if len(group.split_axes) != len(group.nodes):
         raise _error(where, f"{len(group.split_axes)} split axes for {len(group.nodes)} nodes")
     for name, axis, model in zip(group.nodes, group.split_axes, models, strict=True):
-        if axis is not None and not (0 <= axis < len(model.shape) and model.steps[axis]):
+        if axis is not None and not _can_be_cut(model, axis):
             raise _error(where, f"node {name!r} cannot be cut along axis {axis}")
     if group.buffers not in (1, 2):
         raise _error(where, f"buffers {group.buffers} is neither 1 nor 2")

@@ -21,7 +21,7 @@ from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, Segment
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
-from torq_byoc.schedules.overrides import check_group, check_nodes, forced_residency
+from torq_byoc.schedules.overrides import check_group, check_nodes, check_slices, forced_residency
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
 from torq_byoc.schedules.residency import Planner, storages, streamed_reads
 from torq_byoc.schedules.signature import signature
@@ -107,8 +107,8 @@ def schedule(
         LramOverflowError: the smallest tile of a node does not fit; ``details`` holds the demand report.
         ScheduleError: an override does not apply to this graph or machine; names node and field.
     """
-    capacity = int(config.lram_usable * budget)
-    return _Scheduler(graph, config, effort, overrides or DecisionRecord(), capacity, techniques, priced).run()
+    scheduler = Scheduler(graph, config, effort, overrides, budget, techniques, priced)
+    return scheduler.schedule(scheduler.best())
 
 
 @dataclass(frozen=True)
@@ -153,34 +153,41 @@ def units_of(count: int, groups: Sequence[tuple[int, int]]) -> list[tuple[int, i
     return units
 
 
-class _Scheduler:
-    """One run of ``schedule``: models and spaces shared between nodes of equal signature."""
+class Scheduler:
+    """The search behind ``schedule``, whose arguments it takes: models and spaces shared between nodes of equal
+    signature.
+
+    Raises:
+        LramOverflowError, ScheduleError: as ``schedule``.
+    """
 
     def __init__(
         self,
         graph: OpGraph,
         config: NpuConfig,
-        effort: int,
-        overrides: DecisionRecord,
-        capacity: int,
-        techniques: Techniques,
-        priced: PricedGroups | None,
+        effort: int = 1,
+        overrides: DecisionRecord | None = None,
+        budget: float = 1.0,
+        techniques: Techniques = ALL,
+        priced: PricedGroups | None = None,
     ) -> None:
         if not 0 <= effort <= 3:
             raise ScheduleError(
                 "there is no such effort", why=f"effort is {effort}, known are 0 to 3", remedy="choose one of them"
             )
-        self.graph, self.config, self.effort, self.capacity = graph, config, effort, capacity
+        self.graph, self.config, self.effort = graph, config, effort
+        self.capacity = int(config.lram_usable * budget)
         self.techniques = techniques
-        self.overrides, self.weights = overrides, CostWeights()
+        self.overrides, self.weights = overrides or DecisionRecord(), CostWeights()
         self.nodes = [node for node in graph.nodes if node.op not in ALIAS_OPS]
+        check_slices(self.overrides, {node.name for node in self.nodes}, config.slices)
         self.models = self._models()
         self.spaces: dict[Hashable, NodeSpace] = {}
-        check_nodes(overrides, self.models)
+        check_nodes(self.overrides, self.models)
         self.storages = storages(graph, self.nodes, self.models, config.lram_word)
         self.nbytes = {storage.name: storage.nbytes for storage in self.storages}
         self.root = {tensor: storage.name for storage in self.storages for tensor in storage.tensors}
-        self.forced = forced_residency(overrides, self.root) if techniques.residency else {}
+        self.forced = forced_residency(self.overrides, self.root) if techniques.residency else {}
         self.search = GroupSearch(
             graph,
             self.nodes,
@@ -188,34 +195,33 @@ class _Scheduler:
             config,
             self.weights,
             effort,
-            overrides.nodes,
+            self.overrides.nodes,
             self.forced,
             techniques,
             priced,
         )
+        self._ungrouped: Plan | None = None
+        for index in range(len(self.nodes)):
+            if self._choice(index, frozenset()) is None:
+                raise self._does_not_fit(index, frozenset())
 
     def _models(self) -> dict[str, NodeModel]:
         """A model for every node name, shared between nodes of equal signature."""
         shared: dict[Hashable, NodeModel] = {}
         models = {}
         for node in self.nodes:
-            key = signature(self.graph, node)
+            slices = self.overrides.slices.get(node.name, self.config.slices)
+            key = (signature(self.graph, node), slices)
             if key not in shared:
-                shared[key] = NodeModel(self.graph, node, self.config)
+                shared[key] = NodeModel(self.graph, node, replace(self.config, slices=slices))
             models[node.name] = shared[key]
         return models
 
-    def run(self) -> Schedule:
-        """Plan, decide and build the tiles."""
-        for index in range(len(self.nodes)):
-            if self._choice(index, frozenset()) is None:
-                raise self._does_not_fit(index, frozenset())
-        fixed = self.techniques.fusion and self.overrides.groups is not None
-        return self._applied(self._fixed_plan() if fixed else self._best_plan())
-
-    def _best_plan(self) -> Plan:
-        """Residency and groups in turn, each chosen for what the other one was."""
-        best = self._plan(())
+    def best(self) -> Plan:
+        """The groups of the record, else residency and groups in turn, each chosen for what the other one was."""
+        if self.techniques.fusion and self.overrides.groups is not None:
+            return self._fixed_plan(self.overrides.groups)
+        best = self.without_groups()
         for _ in range(_ROUNDS[self.effort] if self.techniques.fusion else 0):
             groups = self._proposed(best)
             if groups == best.groups:
@@ -226,12 +232,17 @@ class _Scheduler:
             best = plan
         return best
 
-    def _fixed_plan(self) -> Plan:
+    def without_groups(self) -> Plan:
+        """The best residency when every node runs on its own."""
+        if self._ungrouped is None:
+            self._ungrouped = self._plan(())
+        return self._ungrouped
+
+    def _fixed_plan(self, groups: Sequence[GroupDecision]) -> Plan:
         """The groups of the record, with the residency that it leaves open."""
-        assert self.overrides.groups is not None
         position = {node.name: index for index, node in enumerate(self.nodes)}
         fixed = {}
-        for group in self.overrides.groups:
+        for group in groups:
             first = check_group(group, position, self.search)
             fixed[(first, first + len(group.nodes) - 1)] = self.techniques.narrowed_group(group)
         return self._plan(tuple(sorted(fixed)), fixed)
@@ -288,8 +299,8 @@ class _Scheduler:
         resident = frozenset(name for name in tensors if self.root.get(name) in live)
         return space.priced(fixed, resident) if fixed else space.best(available, resident)
 
-    def _applied(self, plan: Plan) -> Schedule:
-        """Tiles of every node and group of a plan."""
+    def schedule(self, plan: Plan) -> Schedule:
+        """A plan applied: tiles of every node and group."""
         resident = frozenset(tensor for tensor, root in self.root.items() if root in plan.chosen)
         scheduled: list[NodeSchedule] = []
         groups: list[FusedGroup] = []
@@ -306,6 +317,7 @@ class _Scheduler:
             {e.node: e.decision.to_override() for e in scheduled if isinstance(e.decision, NodeDecision)},
             {tensor: tensor in resident for tensor in self.root},
             tuple(choice.decision for choice in plan.choices if isinstance(choice, GroupChoice)),
+            self.overrides.slices,
         )
         return Schedule(tuple(scheduled), resident, record, tuple(groups), plan.expected)
 
@@ -318,7 +330,7 @@ class _Scheduler:
         decision = choice.decision
         space = self.search.space(first, first + len(decision.nodes) - 1)
         assert space is not None
-        group = fused_group(self.graph, space.segment, decision, self.config.slices)
+        group = fused_group(self.graph, space.segment, decision)
         entries = []
         for position, name in enumerate(decision.nodes):
             tiles = tuple(tile for band in group.bands if (tile := band.tiles[position]) is not None)

@@ -56,6 +56,7 @@ class GroupDecision:
         size: extent of a band.
         split_axes: for every node the axis along which the slices share its part of a band; None for one slice.
         buffers: bands of an operand in flight: 2 overlaps transfers with compute, 1 does not.
+        outer: axis of which every step has such bands of its own; None for none.
     """
 
     nodes: tuple[str, ...]
@@ -63,11 +64,13 @@ class GroupDecision:
     size: int
     split_axes: tuple[int | None, ...]
     buffers: int
+    outer: int | None = None
 
     def __str__(self) -> str:
         """As a person reads it."""
+        outer = "" if self.outer is None else f" for every step of axis {self.outer}"
         return (
-            f"bands of {self.size} along axis {self.axis} of {' -> '.join(self.nodes)}, "
+            f"bands of {self.size} along axis {self.axis}{outer} of {' -> '.join(self.nodes)}, "
             f"slices along axes {_axes(self.split_axes)}, {self.buffers} buffers"
         )
 
@@ -104,11 +107,13 @@ class DecisionRecord:
         resident: tensor name -> True (stays in LRAM from producer to last consumer) or False (goes
             through XRAM); tensors not named are left to the search.
         groups: all fused groups; None leaves them to the search.
+        slices: node name -> slices that it may use; nodes not named may use all.
     """
 
     nodes: Mapping[str, NodeOverride] = field(default_factory=dict)
     resident: Mapping[str, bool] = field(default_factory=dict)
     groups: tuple[GroupDecision, ...] | None = None
+    slices: Mapping[str, int] = field(default_factory=dict)
 
     def restricted_to(self, nodes: Collection[str], tensors: Collection[str]) -> DecisionRecord:
         """The entries about these nodes and tensors: what concerns one partition of a model."""
@@ -116,6 +121,7 @@ class DecisionRecord:
             {name: override for name, override in self.nodes.items() if name in nodes},
             {name: value for name, value in self.resident.items() if name in tensors},
             None if self.groups is None else tuple(g for g in self.groups if set(g.nodes) <= set(nodes)),
+            {name: count for name, count in self.slices.items() if name in nodes},
         )
 
     @classmethod
@@ -123,12 +129,14 @@ class DecisionRecord:
         """The entries of records about different nodes and tensors, such as those of a model's partitions."""
         nodes: dict[str, NodeOverride] = {}
         resident: dict[str, bool] = {}
+        slices: dict[str, int] = {}
         groups: tuple[GroupDecision, ...] = ()
         for record in records:
             nodes.update(record.nodes)
             resident.update(record.resident)
+            slices.update(record.slices)
             groups += record.groups or ()
-        return cls(nodes, resident, groups)
+        return cls(nodes, resident, groups, slices)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form, keys sorted; fields that are not fixed are left out."""
@@ -137,13 +145,15 @@ class DecisionRecord:
         data: dict[str, Any] = {"format": FORMAT, "nodes": nodes, "resident": resident}
         if self.groups is not None:
             data["groups"] = [_group_to_json(group) for group in self.groups]
+        if self.slices:
+            data["slices"] = {name: self.slices[name] for name in sorted(self.slices)}
         return data
 
     def dumps(self) -> str:
         """The record as text, one node a line so that it can be edited and compared."""
         data = self.to_json()
         blocks = []
-        for key in ("nodes", "resident"):
+        for key in [key for key in ("nodes", "resident", "slices") if key in data]:
             lines = [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in data[key].items()]
             blocks.append(f'  "{key}": {{\n' + ",\n".join(lines) + "\n  }" if lines else f'  "{key}": {{}}')
         if "groups" in data:
@@ -159,18 +169,21 @@ class DecisionRecord:
             ScheduleError: an unknown key or a value of the wrong kind; names the node and the field.
         """
         root = _expect(data, dict, "record", "an object")
-        _reject_unknown(root, ("format", "nodes", "resident", "groups"), "record")
+        _reject_unknown(root, ("format", "nodes", "resident", "groups", "slices"), "record")
         if root.get("format", FORMAT) != FORMAT:
             raise _error("format", f"this version reads format {FORMAT}, the record is format {root['format']!r}")
         nodes = _expect(root.get("nodes", {}), dict, "nodes", "an object keyed by node name")
         resident = _expect(root.get("resident", {}), dict, "resident", "an object keyed by tensor name")
         for name, value in resident.items():
             _expect(value, bool, f"resident {name!r}", "true or false")
+        slices = _expect(root.get("slices", {}), dict, "slices", "an object keyed by node name")
+        for name, count in slices.items():
+            _integer(count, f"slices of {name!r}")
         groups = None
         if "groups" in root:
             entries = _expect(root["groups"], list, "groups", "a list")
             groups = tuple(_group_from_json(index, entry) for index, entry in enumerate(entries))
-        return cls({name: _node_from_json(name, value) for name, value in nodes.items()}, resident, groups)
+        return cls({name: _node_from_json(name, value) for name, value in nodes.items()}, resident, groups, slices)
 
     @classmethod
     def loads(cls, text: str) -> DecisionRecord:
@@ -218,19 +231,21 @@ def _node_from_json(name: str, data: Any) -> NodeOverride:
 
 
 def _group_to_json(group: GroupDecision) -> dict[str, Any]:
+    outer = {} if group.outer is None else {"outer": group.outer}
     return {
         "nodes": list(group.nodes),
         "axis": group.axis,
         "size": group.size,
         "split_axes": list(group.split_axes),
         "buffers": group.buffers,
+        **outer,
     }
 
 
 def _group_from_json(index: int, data: Any) -> GroupDecision:
     where = f"group {index}"
     entry = _expect(data, dict, where, "an object")
-    _reject_unknown(entry, _GROUP_FIELDS, where)
+    _reject_unknown(entry, (*_GROUP_FIELDS, "outer"), where)
     missing = [key for key in _GROUP_FIELDS if key not in entry]
     if missing:
         raise _error(where, f"the field {missing[0]!r} is missing; a group is fixed as a whole")
@@ -242,6 +257,7 @@ def _group_from_json(index: int, data: Any) -> GroupDecision:
         _integer(entry["size"], f"{where} field 'size'"),
         tuple(None if axis is None else _integer(axis, f"{where} field 'split_axes'") for axis in axes),
         _integer(entry["buffers"], f"{where} field 'buffers'"),
+        _integer(entry["outer"], f"{where} field 'outer'") if entry.get("outer") is not None else None,
     )
 
 

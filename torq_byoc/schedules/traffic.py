@@ -10,11 +10,29 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 
 import numpy as np
 
 from torq_byoc.schedules.node_model import WHOLE, NodeModel, Residency
 from torq_byoc.schedules.tiles import portions_of
+
+
+class Depth(Enum):
+    """Which operands and results have a second buffer, so that their transfers overlap with compute.
+
+    An operand that stays for several tiles takes much memory and is seldom loaded: with one buffer (``MOVING``) the
+    slices wait for its next part, and all the others go on as with two.
+    """
+
+    ALL = "two for what changes at all"
+    MOVING = "two for what changes with every tile"
+    NONE = "one buffer each"
+
+    @property
+    def buffers(self) -> int:
+        """Tiles in flight, as a decision says it."""
+        return 1 if self is Depth.NONE else 2
 
 
 @dataclass(frozen=True)
@@ -28,8 +46,9 @@ class Traffic:
         loads, stores: transfers, programs not counted.
         tiles: steps of the node: its tiles, or the portions of all tiles.
         runs: contiguous pieces in XRAM beyond whole rows, both ways.
-        single, double: LRAM bytes of operand and output tiles with one buffer and with two; residents and
-            programs not counted.
+        refills, refilled: loads of operands that stay for several tiles, the first ones not counted; their bytes.
+        single, moving, double: LRAM bytes of operand and output tiles at every ``Depth``; residents and programs not
+            counted.
     """
 
     in_bytes: np.ndarray
@@ -41,12 +60,19 @@ class Traffic:
     stores: np.ndarray
     tiles: np.ndarray
     runs: np.ndarray
+    refills: np.ndarray
+    refilled: np.ndarray
     single: np.ndarray
+    moving: np.ndarray
     double: np.ndarray
 
-    def demand(self, buffers: int) -> np.ndarray:
+    def demand(self, depth: Depth) -> np.ndarray:
         """LRAM bytes at a buffering depth."""
-        return self.single if buffers == 1 else self.double
+        return {Depth.NONE: self.single, Depth.MOVING: self.moving, Depth.ALL: self.double}[depth]
+
+    def has_refills(self) -> bool:
+        """Whether some operand of some tiling stays for several tiles and then changes."""
+        return bool(self.refills.any())
 
     def row(self, index: int) -> Traffic:
         """The traffic of one of the tilings."""
@@ -96,8 +122,9 @@ class TilingTable:
         """Data movement under a loop order and a residency."""
         n = len(self.tiles)
         in_bytes, first_in, first_data, runs = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-        loads = np.zeros(n, dtype=np.int64)
-        single, double = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        loads, refills, refilled = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(n)
+        single, moving, double = (np.zeros(n, dtype=np.int64) for _ in range(3))
+        steps = self.total * self._portions
         for index, stream in enumerate(self.model.streams):
             if stream.position is not None and residency.inputs[stream.position]:
                 continue
@@ -108,8 +135,11 @@ class TilingTable:
                 first_data += moved.first
             loads += moved.loads
             runs += self._pieces(index, moved.nbytes)
-            part = self._words(moved.part)
+            part, stays = self._words(moved.part), moved.loads < steps
+            refills += np.where(stays, moved.loads - 1, 0)
+            refilled += np.where(stays, moved.nbytes - moved.first, 0)
             single += part
+            moving += np.where(stays, part, part * np.minimum(2, moved.loads))
             double += part * np.minimum(2, moved.loads)
         out_bytes, last_out, stores = np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.int64)
         if not residency.output:
@@ -119,9 +149,10 @@ class TilingTable:
             runs += self._output_pieces()
             part = self._words(self.tiles.prod(axis=1) * self.model.element)
             single += part
+            moving += part * np.minimum(2, self.total)
             double += part * np.minimum(2, self.total)
-        steps = self.total * self._portions
-        return Traffic(in_bytes, out_bytes, first_in, first_data, last_out, loads, stores, steps, runs, single, double)
+        columns = (in_bytes, out_bytes, first_in, first_data, last_out, loads, stores, steps, runs, refills, refilled)
+        return Traffic(*columns, single, moving, double)
 
     def stream(self, index: int, order: Sequence[int]) -> StreamTraffic:
         """Loads of one operand under a loop order; the portions of the reduction are its innermost loop."""

@@ -20,6 +20,7 @@ from torq_byoc.explore.tuning.strategies import load_strategy
 from torq_byoc.explore.tuning.tuner import Budget
 from torq_byoc.npu_model.presets import load_config
 from torq_byoc.report.summary import headline
+from torq_byoc.schedules.record import DecisionRecord, NodeOverride
 
 GRAPH = residual(size=14, channels=8, blocks=1)
 
@@ -29,7 +30,7 @@ def database() -> RecordDatabase:
     """The records of a default schedule."""
     workload = small_workload()
     found = workload.measure(None)
-    layers = {"ab" * 32: next(iter(found.record.nodes.values()))}
+    layers = {"ab" * 32: NodeOverride(tile=(1, 8, 7, 14), buffers=2)}
     return RecordDatabase().with_result(
         workload.options.config,
         workload.graph,
@@ -206,8 +207,6 @@ def test_a_schedule_by_hand_comes_first(found):
 
 
 def _no_groups():
-    from torq_byoc.schedules.record import DecisionRecord
-
     return DecisionRecord(groups=())
 
 
@@ -239,7 +238,7 @@ def test_layers_of_another_model_are_where_a_search_starts(found):
     from torq_byoc.explore.tuning.model import changed_layers, known_starts
 
     workload = small_workload()
-    default = workload.measure(None)
+    default = workload.measure(DecisionRecord(groups=()))
     name, node = next((n, node) for node in GRAPH.nodes if (n := node.name) in default.record.nodes)
     changed = replace(default.record.nodes[name], split_axis=(None,))
     best = replace(default.record, nodes={**default.record.nodes, name: changed})

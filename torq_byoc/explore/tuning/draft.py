@@ -71,7 +71,12 @@ class Draft:
         groups = {run: self._group(*run) for run in self._runs()}
         kept = {run: group for run, group in groups.items() if group is not None}
         regrouped = _members(set(self.base.groups) ^ set(kept))
-        return DecisionRecord(self._nodes(_members(kept), regrouped), self._residency(regrouped), tuple(kept.values()))
+        return DecisionRecord(
+            self._nodes(_members(kept), regrouped),
+            self._residency(regrouped),
+            tuple(kept.values()),
+            self.base.record.slices,
+        )
 
     def _runs(self) -> list[tuple[int, int]]:
         boundaries = {*self.base.joined, *self.toggled}

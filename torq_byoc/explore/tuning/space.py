@@ -135,7 +135,7 @@ class Space:
             axes = [axis for axis, step in enumerate(model.steps) if step and model.shape[axis] > step]
             yield BandKnob(name, nodes, "bands", "finer", tuple(d for d in range(-NEAR, NEAR + 1) if d))
             yield BandKnob(name, nodes, "bands", "buffers", (3 - group.buffers,))
-            if others := tuple(axis for axis in axes if axis != group.axis):
+            if others := tuple(axis for axis in axes if axis not in (group.axis, group.outer)):
                 yield BandKnob(name, nodes, "bands", "axis", others)
 
 

@@ -8,11 +8,35 @@ from dataclasses import dataclass
 
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules.fusion.reshaped import reshaped
-from torq_byoc.schedules.fusion.segment import DENSE, Segment
+from torq_byoc.schedules.fusion.segment import Segment
+from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.tiles import hull
 
 InputRegions = Callable[[int, Region], Sequence[Region]]
 """(index of a node, a box of its output) -> the part of each of its inputs that the box reads."""
+
+
+@dataclass(frozen=True)
+class BandCut:
+    """How the last output of a group is cut into bands.
+
+    Attributes:
+        axis, size: bands of ``size`` along an axis.
+        outer: axis of which every step has bands of its own, those of one step after those of the one before: what is
+            needed of an operand that is divided along it stays while the bands along ``axis`` go by.  None for none.
+    """
+
+    axis: int
+    size: int
+    outer: int | None = None
+
+    def run(self, shape: Sequence[int]) -> int:
+        """Number of bands along ``axis``, which follow one another."""
+        return -(-shape[self.axis] // self.size)
+
+    def runs(self, shape: Sequence[int], steps: Sequence[int]) -> int:
+        """How often that happens: steps of the outer axis, or 1."""
+        return 1 if self.outer is None else -(-shape[self.outer] // max(steps[self.outer], 1))
 
 
 @dataclass(frozen=True)
@@ -29,42 +53,42 @@ class Band:
     held: Mapping[str, Region]
 
 
-def band_count(segment: Segment, axis: int, size: int) -> int:
-    """Number of bands when the last output is cut along ``axis`` into parts of ``size``."""
-    return -(-segment.last.shape[axis] // size)
+def band_count(segment: Segment, cut: BandCut) -> int:
+    """Number of bands of a cut of the last output."""
+    shape, steps = segment.last.shape, segment.last.steps
+    return cut.run(shape) * cut.runs(shape, steps)
 
 
-def band(segment: Segment, axis: int, size: int, index: int, input_regions: InputRegions) -> Band | None:
+def band(segment: Segment, cut: BandCut, index: int, input_regions: InputRegions) -> Band | None:
     """Band ``index`` of a group; None when some tensor cannot be divided so.
 
     Neighbouring bands overlap where windows reach into each other's rows: the overlap is computed twice.
 
     Args:
         segment: the nodes.
-        axis, size: how the last node's output is cut.
+        cut: how the last node's output is cut.
         index: which band.
         input_regions: reads of a node.
     """
-    count = band_count(segment, axis, size)
     held: dict[str, Region] = {}
     outputs: list[Region | None] = [None] * len(segment.nodes)
     for position in reversed(range(len(segment.nodes))):
         model, name = segment.models[position], segment.nodes[position].output
         wanted = held.get(name)
         if name in segment.outputs or position == len(segment.nodes) - 1:
-            own = _share(model.shape, model.steps, axis, index, count, size if model is segment.last else 0)
+            own = _share(segment, model, cut, index)
             if own is None:
                 return None
             wanted = hull(wanted, own)
         if wanted is None or not wanted.size:
             continue
-        output = _aligned(wanted, model.shape, model.steps, segment.phases.get(name, DENSE))
+        output = _aligned(wanted, model.shape, segment.units[position])
         outputs[position] = held[name] = output
         reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
         for read, view, region in reads:
             if region.size:
                 held[read] = hull(held.get(read), reshaped(region, view, segment.shapes[read]))
-    return Band(tuple(outputs), held) if _dense_in_all_views(segment, held) else None
+    return None if segment.reshapes and not _dense_in_all_views(segment, held) else Band(tuple(outputs), held)
 
 
 def _dense_in_all_views(segment: Segment, held: Mapping[str, Region]) -> bool:
@@ -77,23 +101,26 @@ def _dense_in_all_views(segment: Segment, held: Mapping[str, Region]) -> bool:
     )
 
 
-def _share(shape: Sequence[int], steps: Sequence[int], axis: int, index: int, count: int, size: int) -> Region | None:
-    """The part of an output that band ``index`` of ``count`` must deliver: bands of ``size``, or even ones."""
-    if axis >= len(shape) or (steps[axis] == 0 and count > 1):
-        return None
-    step = max(steps[axis], 1)
-    size = size or step * math.ceil(shape[axis] / step / count)
-    start = min(index * size, shape[axis])
-    begin, extent = [0] * len(shape), list(shape)
-    begin[axis], extent[axis] = start, min(size, shape[axis] - start)
+def _share(segment: Segment, model: NodeModel, cut: BandCut, index: int) -> Region | None:
+    """The part of a node's output that band ``index`` must deliver: as the cut says, even ones of all but the last."""
+    last = segment.last
+    run, runs = cut.run(last.shape), cut.runs(last.shape, last.steps)
+    begin, extent = [0] * len(model.shape), list(model.shape)
+    for axis, place, count, size in ((cut.outer, index // run, runs, 0), (cut.axis, index % run, run, cut.size)):
+        if axis is None:
+            continue
+        if axis >= len(model.shape) or (model.steps[axis] == 0 and count > 1):
+            return None
+        step = max(model.steps[axis], 1)
+        if not size or model is not last:
+            size = step * math.ceil(model.shape[axis] / step / count)
+        begin[axis] = min(place * size, model.shape[axis])
+        extent[axis] = min(size, model.shape[axis] - begin[axis])
     return Region(tuple(begin), tuple(extent))
 
 
-def _aligned(region: Region, shape: Sequence[int], steps: Sequence[int], phases: tuple[int, int]) -> Region:
-    """The box widened to where its node may be cut, and to whole stride phases."""
-    units = [step or extent for step, extent in zip(steps, shape, strict=True)]
-    if phases != DENSE:
-        units[-2:] = [math.lcm(unit, phase) for unit, phase in zip(units[-2:], phases, strict=True)]
+def _aligned(region: Region, shape: Sequence[int], units: Sequence[int]) -> Region:
+    """The box widened to multiples of the units, but for the end of the tensor."""
     starts, extents = [], []
     for first, extent, whole, unit in zip(region.start, region.extent, shape, units, strict=True):
         start = first - first % unit

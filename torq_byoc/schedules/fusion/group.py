@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.kernel import Region
-from torq_byoc.schedules.fusion.bands import Band, InputRegions, band, band_count
+from torq_byoc.schedules.fusion.bands import Band, BandCut, InputRegions, band, band_count
 from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.node_tiles import box_inputs
 from torq_byoc.schedules.record import GroupDecision
@@ -40,7 +40,7 @@ class FusedGroup:
     phases: Mapping[str, tuple[int, int]]
 
 
-def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision, slices: int) -> FusedGroup:
+def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision) -> FusedGroup:
     """Apply a decision to a segment.
 
     Raises:
@@ -51,8 +51,9 @@ def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision, slice
         return box_inputs(graph, segment.nodes[position], segment.models[position], output)
 
     bands = []
-    for index in range(band_count(segment, decision.axis, decision.size)):
-        found = band(segment, decision.axis, decision.size, index, input_regions)
+    cut = BandCut(decision.axis, decision.size, decision.outer)
+    for index in range(band_count(segment, cut)):
+        found = band(segment, cut, index, input_regions)
         if found is None:
             raise ScheduleError(
                 "a group cannot be cut along this axis",
@@ -60,20 +61,17 @@ def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision, slice
                 why=f"some result that is needed outside has no axis {decision.axis} that may be cut",
                 remedy="choose another axis, or leave the groups to the search",
             )
-        bands.append(_with_tiles(segment, found, decision, input_regions, slices))
+        bands.append(_with_tiles(segment, found, decision, input_regions))
     return FusedGroup(decision.nodes, tuple(bands), segment.kept, segment.phases)
 
 
-def _with_tiles(
-    segment: Segment, found: Band, decision: GroupDecision, input_regions: InputRegions, slices: int
-) -> GroupBand:
+def _with_tiles(segment: Segment, found: Band, decision: GroupDecision, input_regions: InputRegions) -> GroupBand:
     tiles: list[Tile | None] = []
     for position, (output, axis) in enumerate(zip(found.outputs, decision.split_axes, strict=True)):
         if output is None:
             tiles.append(None)
             continue
-        step = 0 if axis is None else segment.models[position].steps[axis]
-        tiles.append(
-            Tile(output, tuple(input_regions(position, output)), split_between_slices(output, axis, step, slices))
-        )
+        model = segment.models[position]
+        parts = split_between_slices(output, axis, 0 if axis is None else model.steps[axis], model.config.slices)
+        tiles.append(Tile(output, tuple(input_regions(position, output)), parts))
     return GroupBand(tuple(tiles), found.held)

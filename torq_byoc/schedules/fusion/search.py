@@ -92,7 +92,7 @@ class GroupSearch:
         self.techniques = techniques
         self.longest, self.alone, self.outside = LONGEST[effort], frozenset(alone), frozenset(outside)
         self.finder = SegmentFinder(graph, nodes, models)
-        self.signatures = {node.name: signature(graph, node) for node in nodes}
+        self.signatures = {node.name: (signature(graph, node), models[node.name].config.slices) for node in nodes}
         self._shared: PricedGroups = {} if priced is None else priced
         self._spaces: dict[tuple[int, int], SegmentSpace | None] = {}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.schedules.node_model import NodeModel
@@ -45,11 +47,32 @@ class Segment:
         """Model of the node whose output is cut into bands."""
         return self.models[-1]
 
-    @property
+    @cached_property
     def reshapes(self) -> bool:
         """Whether some tensor is read under another shape than it is made in."""
         pairs = zip(self.names, self.views, strict=True)
         return any(view != self.shapes[name] for names, views in pairs for name, view in zip(names, views, strict=True))
+
+    @cached_property
+    def passages(self) -> tuple[tuple[int, int, str], ...]:
+        """Maker, last reader and name of every internal tensor."""
+        return tuple(
+            (maker, max(reader for reader, names in enumerate(self.names) if node.output in names), node.output)
+            for maker, node in enumerate(self.nodes)
+            if node.output in self.internal
+        )
+
+    @cached_property
+    def units(self) -> tuple[tuple[int, ...], ...]:
+        """For every node and axis the multiples at which its output may be cut into bands: where the node may be, and
+        at whole stride phases."""
+        found = []
+        for node, model in zip(self.nodes, self.models, strict=True):
+            units = [step or extent for step, extent in zip(model.steps, model.shape, strict=True)]
+            if node.output in self.phases:
+                units[-2:] = map(math.lcm, units[-2:], self.phases[node.output])
+            found.append(tuple(units))
+        return tuple(found)
 
     @property
     def kept(self) -> frozenset[str]:

@@ -1,0 +1,227 @@
+"""What a node reads: the parts and bytes of every operand that a box of the output needs, under any cut.
+
+The parts of a tensor that neighbouring tiles read are boxes, and each axis of such a box follows one
+output axis (rows follow rows, input channels follow the group of the output channels).  So it is enough
+to ask the kernel, for one output axis at a time, how the boxes of its tiles compare with the whole; the
+bytes of any tiling are products of these factors, and no tile is ever enumerated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import Kernel, Layout, PackedConstant, Region, kernel_for
+from torq_byoc.kernels.portion import CarryingKernel, Portion, region_of
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.schedules.placements import Granules
+from torq_byoc.schedules.tiles import portions_of
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One operand seen along one output axis that is cut into tiles; sizes relative to the whole operand.
+
+    Attributes:
+        moves: the operand's part changes from tile to tile.
+        total: sum of the parts' sizes (above 1 where parts overlap).
+        largest, first, last: sizes of single parts.
+    """
+
+    moves: bool
+    total: float
+    largest: float
+    first: float
+    last: float
+
+
+WHOLE = Cut(False, 1.0, 1.0, 1.0, 1.0)
+"""An operand that every tile reads as a whole."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An operand on its way into LRAM: a tensor input, or a packed constant.
+
+    Attributes:
+        label: for reports: tensor or constant name.
+        position: index into ``kernel.tensor_inputs``; None for a constant.
+        nbytes: bytes of the whole operand as the kernel wants it.
+    """
+
+    label: str
+    position: int | None
+    nbytes: int
+
+
+class Residency(msgspec.Struct, frozen=True, gc=False):
+    """Which operands of a node lie in LRAM as a whole: a flag a tensor input, and the output's."""
+
+    inputs: tuple[bool, ...]
+    output: bool
+
+
+@dataclass(frozen=True)
+class ConstantPart:
+    """Granules [first, first + count) of a packed constant, and their bytes."""
+
+    first: int
+    count: int
+    nbytes: int
+
+
+class NodeOperands:
+    """The operands of a node; asked lazily and remembered.
+
+    Args:
+        graph: the graph the node stands in.
+        node: the node; any node of the same signature has the same operands.
+        config: the machine.
+    """
+
+    def __init__(self, graph: OpGraph, node: Node, config: NpuConfig) -> None:
+        self.graph, self.node, self.config = graph, node, config
+        self.kernel: Kernel = kernel_for(node.op)
+        output = graph.tensors[node.output]
+        self.shape, self.output_bytes, self.element = output.shape, output.nbytes, output.dtype.size
+        self.steps = self.kernel.tile_steps(graph, node, config)
+        self.inputs = self.kernel.tensor_inputs(graph, node)
+        packed = self.kernel.constants(graph, node, config)
+        self.granules = [Granules.of(constant, len(self.shape)) for constant in packed]
+        self.reduction: tuple[int, ...] = ()
+        if isinstance(self.kernel, CarryingKernel):
+            self.reduction = self.kernel.reduction(graph, node, config)
+        self._layouts = [self.kernel.input_layout(graph, node, position) for position in self.inputs]
+        self._whole_regions = [self.input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
+        self.streams = self._streams(packed)
+        self._cuts: dict[tuple[int, int, int], Cut] = {}
+        self._regions: dict[Region, tuple[Region, ...]] = {}
+        self._parts: dict[Region, tuple[ConstantPart, ...]] = {}
+
+    def layout(self, index: int) -> Layout:
+        """How the kernel wants a tensor input's tile (index into ``tensor_inputs``)."""
+        return self._layouts[index]
+
+    def row_bytes(self, stream: int) -> int:
+        """Bytes of a whole innermost row of a tensor input; 0 for constants and scalars."""
+        position = self.streams[stream].position
+        if position is None:
+            return 0
+        info = self.graph.tensors[self.node.inputs[self.inputs[position]]]
+        return info.shape[-1] * info.dtype.size if info.shape else 0
+
+    def cut(self, stream: int, axis: int, tile: int) -> Cut:
+        """How one operand divides when output axis ``axis`` is cut into tiles of extent ``tile``."""
+        if tile >= self.shape[axis]:
+            return WHOLE
+        key = (stream, axis, tile)
+        if key not in self._cuts:
+            position = self.streams[stream].position
+            parts = self._constant_parts(stream, axis, tile) if position is None else self._tensor_parts(key, position)
+            self._cuts[key] = parts
+        return self._cuts[key]
+
+    def moves(self, stream: int, axis: int) -> bool:
+        """Whether tiles along an output axis need different parts of an operand."""
+        return bool(self.steps[axis]) and self.cut(stream, axis, self.steps[axis]).moves
+
+    def portion_cut(self, stream: int, portion: Sequence[int]) -> Cut:
+        """How one operand divides between the portions of the reduction."""
+        whole, position = Region.whole(self.shape), self.streams[stream].position
+        portions = portions_of(self.reduction, portion)
+        if position is not None:
+            regions = [self.input_region(position, whole, part) for part in portions]
+            sizes = [self._stored(position, region) for region in regions]
+            return _compare(regions, sizes, self._stored(position, self._whole_regions[position]))
+        if self.granules[stream - len(self.inputs)].pieces == 1:
+            return WHOLE
+        boxes = [part.box for part in portions]
+        return _compare(boxes, [box.extent[0] for box in boxes], self.reduction[0])
+
+    def input_regions(self, output: Region, portion: Portion | None = None) -> tuple[Region, ...]:
+        """What the kernel says each tensor input contributes to a box of the output, or to a portion of it."""
+        if portion is not None:
+            return tuple(self.input_region(index, output, portion) for index in range(len(self.inputs)))
+        if output not in self._regions:
+            self._regions[output] = tuple(self.input_region(index, output) for index in range(len(self.inputs)))
+        return self._regions[output]
+
+    @property
+    def packs_constants(self) -> bool:
+        """Whether tiles load packed constants."""
+        return bool(self.granules)
+
+    def constant_parts(self, output: Region) -> tuple[ConstantPart, ...]:
+        """The granules of every packed constant that a box of the output needs."""
+        if output not in self._parts:
+            self._parts[output] = tuple(_part(granules, output) for granules in self.granules)
+        return self._parts[output]
+
+    def first_part(self, stream: int, tile: Sequence[int]) -> tuple[int, ...]:
+        """Shape of what the first tile needs of an operand: a box, or (granules, bytes a granule)."""
+        box = Region((0,) * len(self.shape), tuple(tile))
+        position = self.streams[stream].position
+        if position is not None:
+            return self.input_region(position, box).extent
+        granules = self.granules[stream - len(self.inputs)]
+        count = granules.count if granules.axis is None else granules.cover(0, tile[granules.axis])[1]
+        return (count, granules.nbytes)
+
+    def _streams(self, packed: Sequence[PackedConstant]) -> tuple[Stream, ...]:
+        streams = []
+        for index, position in enumerate(self.inputs):
+            name = self.node.inputs[position]
+            nbytes = self._stored(index, self._whole_regions[index]) * self.graph.tensors[name].dtype.size
+            streams.append(Stream(name, index, nbytes))
+        return (*streams, *(Stream(constant.name, None, constant.data.size) for constant in packed))
+
+    def input_region(self, index: int, output: Region, portion: Portion | None = None) -> Region:
+        """What one tensor input contributes to a box of the output, or to a portion of it."""
+        return region_of(self.kernel, self.graph, self.node, self.inputs[index], output, portion)
+
+    def _stored(self, index: int, region: Region) -> int:
+        """Elements that a tile takes in LRAM: phase planes are padded to whole phases."""
+        extent = list(region.extent)
+        for axis, phase in zip((-2, -1), self._layouts[index].phases, strict=True):
+            if phase > 1:
+                extent[axis] = -(-extent[axis] // phase) * phase
+        return math.prod(extent)
+
+    def _tensor_parts(self, key: tuple[int, int, int], index: int) -> Cut:
+        _, axis, tile = key
+        regions = []
+        for start in range(0, self.shape[axis], tile):
+            box = Region.whole(self.shape)
+            first, extent = list(box.start), list(box.extent)
+            first[axis], extent[axis] = start, min(tile, self.shape[axis] - start)
+            regions.append(self.input_region(index, Region(tuple(first), tuple(extent))))
+        whole = self._stored(index, self._whole_regions[index])
+        return _compare(regions, [self._stored(index, region) for region in regions], whole)
+
+    def _constant_parts(self, stream: int, axis: int, tile: int) -> Cut:
+        granules = self.granules[stream - len(self.inputs)]
+        if granules.axis != axis:
+            return WHOLE
+        starts = range(0, self.shape[axis], tile)
+        ranges = [granules.cover(start, min(tile, self.shape[axis] - start)) for start in starts]
+        return _compare(ranges, [count for _, count in ranges], granules.count)
+
+
+def _part(granules: Granules, output: Region) -> ConstantPart:
+    first, count = 0, granules.count
+    if granules.axis is not None:
+        first, count = granules.cover(output.start[granules.axis], output.extent[granules.axis])
+    return ConstantPart(first, count, count * granules.nbytes)
+
+
+def _compare(parts: Sequence[object], sizes: Sequence[int], whole: int) -> Cut:
+    """Sizes of an operand's parts against the whole; ``whole`` is 0 only for an operand nobody reads."""
+    moves = any(before != after for before, after in itertools.pairwise(parts))
+    if not moves or whole == 0:
+        return WHOLE
+    return Cut(True, sum(sizes) / whole, max(sizes) / whole, sizes[0] / whole, sizes[-1] / whole)
