@@ -1,13 +1,22 @@
-"""Small graphs of several nodes for decisions and residency."""
+"""Small graphs of several nodes for decisions and residency, and what tests do with them."""
 
 from __future__ import annotations
 
 import numpy as np
+from codegen.infra import heavy_tailed
 from schedules.cases import per_channel
 
+from torq_byoc.codegen.generate import GeneratedProgram, generate
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph, Rescale
+from torq_byoc.kernels.reference import evaluate
+from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.simulator import Simulator
+from torq_byoc.npu_model.verifier import verify
+from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.plan import Schedule
 
 
 def add_conv(
@@ -80,3 +89,23 @@ def resnet50(size: int = 224) -> OpGraph:
             x = add_sum(builder, x, y, f"s{stage}b{block}add")
     builder.output(x)
     return builder.finish()
+
+
+def whole_segment(graph: OpGraph, config: NpuConfig) -> Segment:
+    """All nodes of a graph as one segment."""
+    models = {node.name: NodeModel(graph, node, config) for node in graph.nodes}
+    segment = SegmentFinder(graph, graph.nodes, models).segment(0, len(graph.nodes) - 1)
+    assert segment is not None
+    return segment
+
+
+def run_exact(graph: OpGraph, plan: Schedule, config: NpuConfig) -> GeneratedProgram:
+    """Generate, verify, simulate, and compare every bit with the reference."""
+    generated = generate(graph, plan, config)
+    verify(generated.program)
+    rng = np.random.default_rng(4)
+    inputs = {name: heavy_tailed(rng, graph.tensors[name].shape) for name in graph.inputs}
+    expected, found = evaluate(graph, inputs), Simulator(generated.program).run(inputs)
+    for name in graph.outputs:
+        np.testing.assert_array_equal(found[name], expected[name])
+    return generated

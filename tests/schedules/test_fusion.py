@@ -7,24 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from codegen.infra import convolution, heavy_tailed, residual_graph
-from schedules.models import residual, strided
+from schedules.models import residual, run_exact, strided, whole_segment
 
-from torq_byoc.codegen.generate import GeneratedProgram, generate
 from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.kernels.kernel import Region
-from torq_byoc.kernels.reference import evaluate
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.simulator import Simulator
-from torq_byoc.npu_model.verifier import verify
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.bands import BandCut, band
 from torq_byoc.schedules.fusion.pricing import GroupSpace
-from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
-from torq_byoc.schedules.node_model import NodeModel
-from torq_byoc.schedules.plan import Schedule, schedule
+from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision
 
 SMALL = replace(NpuConfig(), name="lram96", lram_bytes=96 * 1024)
@@ -54,25 +48,6 @@ def inverted_residual(seed: int, stride: int = 1, size: int = 24, wide: int = 48
     return builder.finish()
 
 
-def whole_segment(graph: OpGraph) -> Segment:
-    models = {node.name: NodeModel(graph, node, SMALL) for node in graph.nodes}
-    segment = SegmentFinder(graph, graph.nodes, models).segment(0, len(graph.nodes) - 1)
-    assert segment is not None
-    return segment
-
-
-def run_exact(graph: OpGraph, plan: Schedule, config: NpuConfig) -> GeneratedProgram:
-    """Generate, verify, simulate, and compare every bit with the reference."""
-    generated = generate(graph, plan, config)
-    verify(generated.program)
-    rng = np.random.default_rng(3)
-    inputs = {name: rng.integers(-128, 128, graph.tensors[name].shape).astype(np.int8) for name in graph.inputs}
-    expected, found = evaluate(graph, inputs), Simulator(generated.program).run(inputs)
-    for name in graph.outputs:
-        np.testing.assert_array_equal(found[name], expected[name])
-    return generated
-
-
 def group_of(graph: OpGraph, size: int, axis: int = 2, split: int | None = 1, buffers: int = 2) -> DecisionRecord:
     names = tuple(node.name for node in graph.nodes)
     return DecisionRecord(groups=(GroupDecision(names, axis, size, (split,) * len(names), buffers),))
@@ -80,7 +55,7 @@ def group_of(graph: OpGraph, size: int, axis: int = 2, split: int | None = 1, bu
 
 def test_a_band_needs_the_halo_of_every_window_and_no_more() -> None:
     graph = inverted_residual(0)
-    segment = whole_segment(graph)
+    segment = whole_segment(graph, SMALL)
     up, deep, down, total = (node.output for node in graph.nodes)
     read = {position: model.input_regions for position, model in enumerate(segment.models)}
     middle = band(segment, BandCut(2, 6), 1, lambda position, box: read[position](box))
@@ -174,7 +149,7 @@ def test_bands_in_which_different_branches_work_are_not_priced() -> None:
     branches = [convolution(builder, rng, x, 16, 1, 1, 0, f"branch{index}") for index in range(3)]
     builder.output(builder.emit("concat", branches, (1, 48, 12, 12), DType.INT8, attrs={"axis": 1}))
     graph = builder.finish()
-    space = GroupSpace(whole_segment(graph), SMALL, CostWeights())
+    space = GroupSpace(whole_segment(graph, SMALL), SMALL, CostWeights())
     names = tuple(node.name for node in graph.nodes)
     assert space.priced(GroupDecision(names, 1, 16, (1,) * 4, 2), frozenset()) is None
     rows = space.priced(GroupDecision(names, 2, 4, (1,) * 4, 2), frozenset())

@@ -6,24 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from codegen.infra import heavy_tailed
+from schedules.models import run_exact, whole_segment
 
-from torq_byoc.codegen.generate import GeneratedProgram, generate
 from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.kernels.kernel import Region
-from torq_byoc.kernels.reference import evaluate
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.simulator import Simulator
-from torq_byoc.npu_model.verifier import verify
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band, band_count
 from torq_byoc.schedules.fusion.pricing import GroupSpace
-from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
-from torq_byoc.schedules.node_model import NodeModel
-from torq_byoc.schedules.plan import Schedule, schedule
+from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision
 
 HEADS, TOKENS, WIDTH = 3, 53, 20
@@ -47,32 +41,14 @@ def attention(heads: int = HEADS) -> OpGraph:
     return builder.finish()
 
 
-def whole_segment(graph: OpGraph) -> Segment:
-    models = {node.name: NodeModel(graph, node, SMALL) for node in graph.nodes}
-    segment = SegmentFinder(graph, graph.nodes, models).segment(0, len(graph.nodes) - 1)
-    assert segment is not None
-    return segment
-
-
 def nested(graph: OpGraph, size: int = 16, buffers: int = 2) -> GroupDecision:
     names = tuple(node.name for node in graph.nodes)
     return GroupDecision(names, 2, size, (2,) * len(names), buffers, outer=1)
 
 
-def run_exact(graph: OpGraph, plan: Schedule, config: NpuConfig) -> GeneratedProgram:
-    generated = generate(graph, plan, config)
-    verify(generated.program)
-    rng = np.random.default_rng(4)
-    inputs = {name: heavy_tailed(rng, graph.tensors[name].shape) for name in graph.inputs}
-    expected, found = evaluate(graph, inputs), Simulator(generated.program).run(inputs)
-    for name in graph.outputs:
-        np.testing.assert_array_equal(found[name], expected[name])
-    return generated
-
-
 def test_bands_of_a_head_follow_one_another_and_need_the_same_of_k_and_v() -> None:
     graph = attention()
-    segment, cut = whole_segment(graph), BandCut(2, 16, outer=1)
+    segment, cut = whole_segment(graph, SMALL), BandCut(2, 16, outer=1)
     assert band_count(segment, cut) == HEADS * 4
 
     def at(index: int) -> Band:
@@ -114,7 +90,7 @@ def test_the_search_cuts_heads_and_rows_where_neither_is_enough() -> None:
 
 def test_what_stays_for_the_bands_of_a_head_is_counted_once_a_head() -> None:
     graph = attention()
-    space = GroupSpace(whole_segment(graph), SMALL, CostWeights())
+    space = GroupSpace(whole_segment(graph, SMALL), SMALL, CostWeights())
     names = tuple(node.name for node in graph.nodes)
     inside = space.priced(nested(graph), frozenset())
     rows = space.priced(GroupDecision(names, 2, 16, (2,) * 3, 2), frozenset())
@@ -122,6 +98,16 @@ def test_what_stays_for_the_bands_of_a_head_is_counted_once_a_head() -> None:
     there = space.priced(nested(graph), frozenset({"k", "v"}))
     assert there is not None and inside.nbytes - there.nbytes == 2 * HEADS * TOKENS * WIDTH
     assert inside.demand < rows.demand, "one head of k and v instead of all"
+
+
+def test_one_band_a_head_loads_and_stores_everything_once() -> None:
+    graph = attention()
+    space = GroupSpace(whole_segment(graph, SMALL), SMALL, CostWeights())
+    through_xram = space.priced(nested(graph, TOKENS), frozenset())
+    there = space.priced(nested(graph, TOKENS), frozenset({"q", "k", "v"}))
+    assert through_xram is not None and there is not None
+    assert through_xram.tiles == HEADS * 3
+    assert through_xram.nbytes - there.nbytes == 3 * HEADS * TOKENS * WIDTH
 
 
 @pytest.mark.parametrize(("outer", "why"), [(2, "axis 2"), (9, "axis 9"), (-1, "axis -1")])

@@ -79,15 +79,21 @@ class Division:
 
     Args:
         segment, cut: what is cut, and how.
-        kinds: the kinds of bands, the first and the last one at the ends.
-        turn: the last band before the outer axis moves on.
+        kinds: the kinds of bands of a run along the axis that is cut, in order.
+        ends: the first band, the last one before the outer axis moves on, and the last of all.
     """
 
-    def __init__(self, segment: Segment, cut: BandCut, kinds: tuple[BandKind, ...], turn: BandKind) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        cut: BandCut,
+        kinds: tuple[BandKind, ...],
+        ends: tuple[BandKind, BandKind, BandKind],
+    ) -> None:
         self.segment, self.cut, self.kinds = segment, cut, kinds
         self.count = sum(kind.times for kind in kinds)
         self.runs = cut.runs(segment.last.shape, segment.last.steps)
-        self._ends = (kinds[0], turn, kinds[-1])
+        self._ends = ends
         self._traffic: dict[frozenset[str], tuple[BandTraffic, ...]] = {}
 
     @classmethod
@@ -99,11 +105,9 @@ class Division:
         count, run = band_count(segment, cut), cut.run(segment.last.shape)
         runs = count // run
         middle = runs // 2 * run + run // 2
-        if run > 1:
-            wanted = {0: runs, count - 1: runs} | ({middle: count - 2 * runs} if run > 2 else {})
-        else:
-            wanted = {count - 1: runs - 1, 0: 1}
-        others = dict.fromkeys(range(count) if segment.reshapes else (run - 1,), 0)
+        wanted = {middle: count - 2 * runs} if run > 2 else {}
+        wanted |= {0: runs} | ({count - 1: runs} if run > 1 else {})
+        others = dict.fromkeys(range(count) if segment.reshapes else (run - 1, count - 1), 0)
         kinds = {}
         for index, times in sorted({**others, **wanted}.items()):
             found = band(segment, cut, index, lambda position, box: segment.models[position].input_regions(box))
@@ -113,7 +117,8 @@ class Division:
             kinds[index] = kind
         if len({frozenset(kind.held) for kind in kinds.values()}) > 1:
             return None  # bands that read different tensors are not alike either
-        return cls(segment, cut, tuple(kinds[index] for index in sorted(wanted)), kinds[run - 1])
+        ends = (kinds[0], kinds[run - 1], kinds[count - 1])
+        return cls(segment, cut, tuple(kinds[index] for index in sorted(wanted)), ends)
 
     @property
     def middle(self) -> BandKind:
@@ -231,7 +236,7 @@ class Division:
             times,
             staying=sum(loaded.values()) - flowing,
             flowing=flowing,
-            turning=loaded[self.runs],
+            turning=loaded[self.runs] if self.runs < self.count else 0,
             data=sum(nbytes[name] for name in sources),
             stored=sum(stored.values()),
             landing=sum(size for name, size in stored.items() if name not in segment.internal),
