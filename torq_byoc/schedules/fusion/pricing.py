@@ -127,7 +127,10 @@ class GroupSpace:
         last = self.segment.last
         cuts = [BandCut(axis, size, outer) for size in candidates.axis_extents(last.shape[axis], last.steps[axis])]
         most = MAX_BANDS if outer is None else MAX_NESTED_BANDS
-        cuts = [cut for cut in cuts if cut.run(last.shape) <= MAX_BANDS and band_count(self.segment, cut) <= most]
+        least = 1 if outer is None else 2  # a run of one band is the cut along the outer axis alone
+        cuts = [
+            cut for cut in cuts if least <= cut.run(last.shape) <= MAX_BANDS and band_count(self.segment, cut) <= most
+        ]
         finest = self._division(cuts[-1]) if cuts else None
         if finest is None or finest.division.staying(resident) > available:
             return
