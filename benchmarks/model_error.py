@@ -23,10 +23,9 @@ from rich.table import Table
 from benchmarks.zoo import Job, arguments, job, networks, op_graphs
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
-from torq_byoc.compilation.programs import schedule_and_generate
+from torq_byoc.compilation.rivals import fastest_candidate
 from torq_byoc.errors import LramOverflowError, ScheduleError
 from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.npu_model.timing import simulate_timeline
 from torq_byoc.schedules.plan import NodeDecision, NodeSchedule, Schedule
 from torq_byoc.schedules.record import DecisionRecord
 from torq_byoc.schedules.signature import signature
@@ -81,7 +80,7 @@ def comparisons(job: Job) -> Iterator[Comparison]:
     """Every kind of layer of a network."""
     seen = set()
     for graph in op_graphs(job).values():
-        plan, _ = schedule_and_generate(graph, job.options, StageClock())
+        plan = fastest_candidate(graph, job.options, StageClock()).schedule
         nodes = {node.name: node for node in graph.nodes}
         for entries in units(plan):
             names = [entry.node for entry in entries]
@@ -107,10 +106,10 @@ def _alone(graph: OpGraph, record: DecisionRecord, options: Options) -> tuple[fl
     for decisions in (record, DecisionRecord()):
         try:
             request = Options(config=options.config, effort=options.effort, decisions=decisions)
-            plan, generated = schedule_and_generate(graph, request, StageClock())
+            found = fastest_candidate(graph, request, StageClock())
         except (LramOverflowError, ScheduleError):
             continue
-        return sum(entry.estimate for entry in plan.nodes), simulate_timeline(generated.program).total_cycles
+        return sum(entry.estimate for entry in found.schedule.nodes), found.cycles
     raise AssertionError(f"{graph.nodes[-1].name} has no schedule of its own")
 
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks.zoo import Job, arguments, job, networks, op_graphs
 from torq_byoc.codegen.allocation import Request, max_live, pack
 from torq_byoc.compilation.clock import StageClock
-from torq_byoc.compilation.programs import schedule_and_generate
+from torq_byoc.compilation.rivals import fastest_candidate
 from torq_byoc.compiler import compile_model
 from torq_byoc.errors import TorqError
 from torq_byoc.npu_model.config import NpuConfig
@@ -76,7 +76,7 @@ def measure(job: Job, baseline: bool) -> dict[str, Any]:
 def lram_requests(job: Job) -> list[tuple[Request, ...]]:
     """LRAM buffers with their lifetimes, program by program."""
     return [
-        schedule_and_generate(graph, job.options, StageClock())[1].lram_requests for graph in op_graphs(job).values()
+        fastest_candidate(graph, job.options, StageClock()).generated.lram_requests for graph in op_graphs(job).values()
     ]
 
 

@@ -9,7 +9,7 @@ from benchmarks.model_error import Comparison, comparisons, cut_out, summary, un
 from benchmarks.zoo import Job, job, networks, op_graphs
 from tests.end_to_end.networks import Network
 from torq_byoc.compilation.clock import StageClock
-from torq_byoc.compilation.programs import schedule_and_generate
+from torq_byoc.compilation.rivals import fastest_candidate
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.reference import evaluate
 from torq_byoc.schedules.plan import Schedule
@@ -26,7 +26,7 @@ def small() -> Job:
 @pytest.fixture(scope="module")
 def scheduled(small: Job) -> tuple[OpGraph, Schedule]:
     (graph,) = op_graphs(small).values()
-    return graph, schedule_and_generate(graph, small.options, StageClock())[0]
+    return graph, fastest_candidate(graph, small.options, StageClock()).schedule
 
 
 def test_units_cover_the_schedule_in_order(scheduled: tuple[OpGraph, Schedule]) -> None:

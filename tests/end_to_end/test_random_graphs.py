@@ -142,9 +142,10 @@ def _check_seed(seed: int) -> None:
         check(seeded_graph(seed, dtype), config, disabled, partial_record(Seeded(rng), found.compiled))
 
 
-@pytest.mark.parametrize("seed", [7054, 20261254])
+@pytest.mark.parametrize("seed", [7054, 20261254, 704, 1008])
 def test_what_sweeps_have_found(seed: int) -> None:
-    """A reshape whose bands are boxes only here and there; one operator in two partitions."""
+    """A reshape whose bands are boxes only here and there; one operator in two partitions; groups of nodes of unlike
+    ranks (two)."""
     _check_seed(seed)
 
 

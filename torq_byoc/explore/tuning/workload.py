@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
-from torq_byoc.compilation.programs import compile_graph, schedule_and_generate
+from torq_byoc.compilation.programs import compile_graph
 from torq_byoc.compilation.record_keys import Setting
+from torq_byoc.compilation.rivals import fastest_candidate
 from torq_byoc.compiled_model import Partition
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import OpGraph
@@ -58,9 +59,9 @@ class Workload:
         Raises:
             ScheduleError, LramOverflowError: the record does not apply, or does not fit.
         """
-        plan, generated = schedule_and_generate(self.graph, self._options(record), StageClock())
-        cycles = simulate_timeline(generated.program, self.profile).total_cycles
-        return Measured(plan.record, cycles, {entry.node: entry.estimate for entry in plan.nodes})
+        found = fastest_candidate(self.graph, self._options(record), StageClock())
+        cycles = simulate_timeline(found.generated.program, self.profile).total_cycles
+        return Measured(found.schedule.record, cycles, {entry.node: entry.estimate for entry in found.schedule.nodes})
 
     def verified(self, found: Measured) -> Partition:
         """The program of a measured schedule, compiled anew from its record and verified.

@@ -113,13 +113,15 @@ class GroupSpace:
         return [*((axis, None) for axis in free), *nested]
 
     def _stays_inside(self, axis: int, outer: int) -> bool:
-        """Whether some tensor from outside is read whole along an axis, in parts along the outer one."""
+        """Whether some tensor from outside is read whole along an axis, in parts along the outer one, by a node whose
+        output has both."""
         if self.segment.reshapes:
             return False
         return any(
             name in self.segment.sources and model.moves(index, outer) and not model.moves(index, axis)
             for model, names in zip(self.segment.models, self.segment.names, strict=True)
             for index, name in enumerate(names)
+            if axis < len(model.shape)
         )
 
     def _along(self, axis: int, outer: int | None, available: int, resident: frozenset[str]) -> Iterator[GroupChoice]:

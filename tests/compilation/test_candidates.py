@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.infra import convolution
-from torq_byoc.compilation import programs
+from torq_byoc.compilation import candidates, rivals
+from torq_byoc.compilation.candidates import Candidate
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
-from torq_byoc.compilation.programs import schedule_and_generate
+from torq_byoc.compilation.programs import compile_graph
+from torq_byoc.compilation.rivals import fastest_candidate
 from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
@@ -37,7 +39,7 @@ def _chain(layers: int, channels: int, extent: int) -> OpGraph:
 
 
 def _cycles(graph: OpGraph, options: Options) -> int:
-    return simulate_timeline(schedule_and_generate(graph, options, StageClock())[1].program).total_cycles
+    return fastest_candidate(graph, options, StageClock()).cycles
 
 
 @pytest.mark.parametrize(("layers", "channels", "extent", "kib"), [(2, 8, 24, 512), (3, 16, 40, 64), (4, 8, 12, 64)])
@@ -50,10 +52,10 @@ def test_fusing_never_loses_to_not_fusing(layers: int, channels: int, extent: in
 def test_what_was_chosen_comes_back_from_its_record() -> None:
     graph = _chain(3, 16, 40)
     options = Options(config=replace(NpuConfig(), lram_bytes=64 << 10))
-    plan, generated = schedule_and_generate(graph, options, StageClock())
-    again, same = schedule_and_generate(graph, replace(options, decisions=plan.record), StageClock())
-    assert again.record == plan.record
-    assert same.program.to_sections() == generated.program.to_sections()
+    chosen = fastest_candidate(graph, options, StageClock())
+    again = fastest_candidate(graph, replace(options, decisions=chosen.schedule.record), StageClock())
+    assert again.schedule.record == chosen.schedule.record
+    assert again.generated.program.to_sections() == chosen.generated.program.to_sections()
 
 
 def _narrow(layers: int = 3) -> OpGraph:
@@ -77,12 +79,11 @@ def test_a_record_says_how_many_slices_a_node_may_use() -> None:
     """Two of four slices: the program that two slices get, whatever else the machine has."""
     graph, four = _narrow(), replace(NpuConfig(), slices=4)
     decisions = DecisionRecord(slices={node.name: 2 for node in graph.nodes})
-    plan, generated = schedule_and_generate(graph, Options(config=four, decisions=decisions), StageClock())
-    assert max(len(tile.parts) for node in plan.nodes for tile in node.tiles) == 2
-    again = schedule_and_generate(graph, Options(config=four, decisions=plan.record), StageClock())
-    assert again[1].program.to_sections() == generated.program.to_sections()
-    two = schedule_and_generate(graph, Options(), StageClock())
-    assert simulate_timeline(generated.program).total_cycles == simulate_timeline(two[1].program).total_cycles
+    limited = fastest_candidate(graph, Options(config=four, decisions=decisions), StageClock())
+    assert max(len(tile.parts) for node in limited.schedule.nodes for tile in node.tiles) == 2
+    again = fastest_candidate(graph, Options(config=four, decisions=limited.schedule.record), StageClock())
+    assert again.generated.program.to_sections() == limited.generated.program.to_sections()
+    assert limited.cycles == fastest_candidate(graph, Options(), StageClock()).cycles
 
 
 @pytest.mark.parametrize(("slices", "why"), [({"conv0": 3}, "outside 1..2"), ({"other": 1}, "no such node")])
@@ -97,14 +98,14 @@ def test_at_more_effort_more_memory_never_loses_to_the_plan_for_half_of_it(kib: 
     options = Options(config=replace(NpuConfig(), lram_bytes=kib << 10), effort=2)
     half = replace(NpuConfig(), lram_bytes=kib << 9)
     plan = Scheduler(graph, half, 2)
-    there = programs.generate(graph, plan.schedule(plan.best()), options.config)
+    there = candidates.generate(graph, plan.schedule(plan.best()), options.config)
     assert _cycles(graph, options) <= simulate_timeline(there.program).total_cycles
 
 
 def test_the_observer_sees_one_candidate_only() -> None:
     seen: list[str] = []
     options = Options(config=NpuConfig(), observe=lambda level, text: seen.append(level))
-    schedule_and_generate(_chain(2, 8, 24), options, StageClock())
+    compile_graph("chain", _chain(2, 8, 24), options)
     assert len(seen) == len(set(seen)) > 3
 
 
@@ -122,31 +123,31 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(Scheduler, "__init__", counting("searches", Scheduler.__init__))
     monkeypatch.setattr(Scheduler, "schedule", counting("tiled", Scheduler.schedule))
-    monkeypatch.setattr(programs, "generate", counting("generated", programs.generate))
-    monkeypatch.setattr(programs, "WORTH_HALVING", float("inf"))  # one rival at a time
+    monkeypatch.setattr(candidates, "generate", counting("generated", candidates.generate))
+    monkeypatch.setattr(rivals, "WORTH_HALVING", float("inf"))  # one rival at a time
     return counts
 
 
 def test_the_rival_costs_no_second_search(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plan is what the search began with; where that is too slow to win, nothing is made of it."""
-    monkeypatch.setattr(programs, "PLAUSIBLE", 0.5)
-    plan, _ = schedule_and_generate(_chain(2, 8, 24), Options(config=NpuConfig()), StageClock())
-    assert plan.groups and counted == {"searches": 1, "tiled": 1, "generated": 1}
+    monkeypatch.setattr(rivals, "PLAUSIBLE", 0.5)
+    chosen = fastest_candidate(_chain(2, 8, 24), Options(config=NpuConfig()), StageClock())
+    assert chosen.schedule.groups and counted == {"searches": 1, "tiled": 1, "generated": 1}
 
 
 def test_a_rival_that_wins_is_what_the_observer_sees_last(
     counted: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is laid out once, observed or not."""
-    cycles = iter([1000, 999])
-    monkeypatch.setattr(programs, "_cycles", lambda candidate: next(cycles))
-    monkeypatch.setattr(programs, "PLAUSIBLE", float("inf"))
+    monkeypatch.setattr(Candidate, "cycles", property(lambda self: 1000 if self.schedule.groups else 999))
+    monkeypatch.setattr(rivals, "PLAUSIBLE", float("inf"))
     seen: dict[str, str] = {}
     options = Options(config=NpuConfig(), observe=seen.__setitem__)
     graph = _chain(2, 8, 24)
-    plan, _ = schedule_and_generate(graph, options, StageClock())
-    assert not plan.groups and counted == {"searches": 1, "tiled": 2, "generated": 2}
+    partition = compile_graph("chain", graph, options)
+    record = DecisionRecord.loads(partition.facts.decisions)
+    assert not record.groups and counted == {"searches": 1, "tiled": 2, "generated": 2}
     alone: dict[str, str] = {}
     unfused = replace(options, decisions=UNFUSED, observe=alone.__setitem__)
-    assert plan == schedule_and_generate(graph, unfused, StageClock())[0]
+    assert partition == compile_graph("chain", graph, unfused)
     assert seen == alone

@@ -1,0 +1,123 @@
+"""The fastest of several candidates: no heuristic of the search may lose to the plan that does without it.
+
+A rival is made of a chosen candidate's request by taking something away: fused groups, half of the slices, half of the
+LRAM.  It is laid out and simulated where it may be faster, and the faster one of the two goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torq_byoc.compilation.candidates import Candidate, CandidateSearch
+from torq_byoc.compilation.clock import StageClock
+from torq_byoc.compilation.options import Options
+from torq_byoc.errors import LramOverflowError
+from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.timing import dma_cycles
+from torq_byoc.schedules.plan import Scheduler
+from torq_byoc.schedules.record import DecisionRecord
+
+PLAUSIBLE = 1.1
+"""Estimate of a rival schedule over the cycles of the chosen one, up to which it may turn out to be faster."""
+LESS_MEMORY_EFFORT = 2
+"""Effort from which on the plans of machines with less LRAM are tried."""
+WORTH_HALVING = 0.02
+"""Cycles in which programs are loaded over those of everything, from which on half the slices may be faster."""
+
+
+def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
+    """The candidate that the search prefers, or a rival that simulates faster.
+
+    Rivals without fused groups are tried unless a record fixes the groups.  Those with half the slices (every slice
+    loads programs of its own, so more slices may take longer) and, from effort 2 on, with less LRAM are tried unless
+    a record fixes a node.
+
+    Args:
+        graph: operators in topological order.
+        options: the request.
+        clock: gets the seconds of the stages.
+
+    Raises:
+        LramOverflowError: an operator cannot be tiled into the LRAM.
+        ScheduleError: a record fixes what is not possible.
+    """
+    chosen = _with_or_without_groups(graph, options, clock)
+    for rival_of in (_planned_with_less, _on_half_the_slices) if _is_free(graph, options) else ():
+        chosen = _faster(chosen, rival_of(graph, options, chosen, clock))
+    return chosen
+
+
+def _faster(chosen: Candidate, rival: Candidate | None) -> Candidate:
+    return chosen if rival is None or rival.cycles >= chosen.cycles else rival
+
+
+def _attempted(make: Callable[..., Candidate | None], *arguments: Any) -> Candidate | None:
+    """A rival; None where it cannot be laid out."""
+    try:
+        return make(*arguments)
+    except LramOverflowError:
+        return None
+
+
+def _with_or_without_groups(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
+    search = CandidateSearch(graph, options, clock)
+    chosen = search.candidate(Scheduler.best)
+    assert chosen is not None, "there is no limit to what it may cost"
+    if not chosen.schedule.groups or (options.decisions and options.decisions.groups is not None):
+        return chosen
+    return _faster(chosen, _attempted(search.candidate, Scheduler.without_groups, PLAUSIBLE * chosen.cycles))
+
+
+def _planned_with_less(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
+    """The fastest among the schedules for a half, a quarter, ... of the LRAM, as long as they are plausible."""
+    fastest, lram = chosen, options.config.lram_bytes // 2
+    while options.effort >= LESS_MEMORY_EFFORT:
+        search = CandidateSearch(graph, options, clock, replace(options.config, lram_bytes=lram))
+        rival = _attempted(search.candidate, Scheduler.best, PLAUSIBLE * fastest.cycles)
+        if rival is None:
+            break
+        fastest, lram = _faster(fastest, rival), lram // 2
+    return fastest
+
+
+def _on_half_the_slices(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
+    """What is chosen for half the slices; None when that cannot be faster."""
+    slices = _slices(graph, options) // 2
+    if not (slices and _may_do_with(chosen, slices) and _loads_many_programs(chosen, options.config)):
+        return None
+    decisions = options.decisions or DecisionRecord()
+    half = replace(decisions, slices={node.name: slices for node in _scheduled(graph)})
+    return _attempted(fastest_candidate, graph, replace(options, decisions=half), clock)
+
+
+def _scheduled(graph: OpGraph) -> list[Node]:
+    return [node for node in graph.nodes if node.op not in ALIAS_OPS]
+
+
+def _is_free(graph: OpGraph, options: Options) -> bool:
+    """Whether no record decides about nodes or groups, so that other plans may be tried."""
+    decisions = options.decisions or DecisionRecord()
+    return not (decisions.groups or any(node.name in decisions.nodes for node in _scheduled(graph)))
+
+
+def _slices(graph: OpGraph, options: Options) -> int:
+    """Slices that all nodes may use; 0 where a record gives them different numbers."""
+    given = (options.decisions or DecisionRecord()).slices
+    known = {given.get(node.name, options.config.slices) for node in _scheduled(graph)}
+    return known.pop() if len(known) == 1 else 0
+
+
+def _may_do_with(candidate: Candidate, slices: int) -> bool:
+    """Whether so many slices could do the same work in the time of a program, were there nothing else to wait for."""
+    busy = candidate.generated.timeline.busy
+    work = sum(cycles for track, cycles in busy.items() if track.startswith("slice"))
+    return work <= slices * candidate.cycles
+
+
+def _loads_many_programs(candidate: Candidate, config: NpuConfig) -> bool:
+    """Whether it could matter that fewer slices load fewer programs."""
+    nbytes = sum(entry.get("in_program", 0) for entry in candidate.generated.layer_bytes.values())
+    return dma_cycles(nbytes, config) >= WORTH_HALVING * candidate.cycles
