@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import pytest
 
+import torq_byoc
 from tests.codegen.infra import convolution
 from torq_byoc.compilation import candidates, rivals
 from torq_byoc.compilation.candidates import Candidate
@@ -100,6 +102,17 @@ def test_at_more_effort_more_memory_never_loses_to_the_plan_for_half_of_it(kib: 
     plan = Scheduler(graph, half, 2)
     there = candidates.generate(graph, plan.schedule(plan.best()), options.config)
     assert _cycles(graph, options) <= simulate_timeline(there.program).total_cycles
+
+
+@pytest.mark.parametrize("effort", [2, 3])
+def test_the_plans_for_less_memory_are_safe_where_kernels_depend_on_it(effort: int) -> None:
+    """A kernel's blocks depend on the machine's LRAM, so the plan for a part of it must be made on that machine."""
+    data = files("torq_byoc") / "data"
+    calibration = dict(np.load(str(data / "digits_calibration.npz")))
+    compiled = torq_byoc.compile(str(data / "digits.onnx"), calibration=calibration, effort=effort)
+    default = torq_byoc.compile(str(data / "digits.onnx"), calibration=calibration)
+    cycles = [simulate_timeline(model.partitions[0].program).total_cycles for model in (compiled, default)]
+    assert cycles[0] <= cycles[1]
 
 
 def test_the_observer_sees_one_candidate_only() -> None:

@@ -48,6 +48,14 @@ def inverted_residual(seed: int, stride: int = 1, size: int = 24, wide: int = 48
     return builder.finish()
 
 
+def test_a_node_in_two_groups_is_refused() -> None:
+    graph = residual()
+    first, second, third = (node.name for node in graph.nodes[:3])
+    groups = tuple(GroupDecision(names, 2, 4, (1, 1), 2) for names in ((first, second), (second, third)))
+    with pytest.raises(ScheduleError, match="more than one group"):
+        schedule(graph, NpuConfig(), overrides=DecisionRecord(groups=groups))
+
+
 def group_of(graph: OpGraph, size: int, axis: int = 2, split: int | None = 1, buffers: int = 2) -> DecisionRecord:
     names = tuple(node.name for node in graph.nodes)
     return DecisionRecord(groups=(GroupDecision(names, axis, size, (split,) * len(names), buffers),))

@@ -12,7 +12,6 @@ from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.node_tiles import scheduled_function
 from torq_byoc.schedules.plan import Plan, Schedule, Scheduler
@@ -51,14 +50,11 @@ class CandidateSearch:
         graph: operators in topological order.
         options: the request.
         clock: gets the seconds of the stages.
-        planned_for: the machine that schedules are made for, if it is not that of the request: one with less.
+        share: of the LRAM, the most that schedules may plan with.
     """
 
-    def __init__(
-        self, graph: OpGraph, options: Options, clock: StageClock, planned_for: NpuConfig | None = None
-    ) -> None:
-        self.graph, self.options, self.clock = graph, options, clock
-        self._planned_for = planned_for or options.config
+    def __init__(self, graph: OpGraph, options: Options, clock: StageClock, share: float = 1.0) -> None:
+        self.graph, self.options, self.clock, self.share = graph, options, clock, share
         self._schedulers: dict[tuple[float, int], Scheduler] = {}
         self._priced: PricedGroups = {}
 
@@ -100,7 +96,7 @@ class CandidateSearch:
                 decisions = decisions.restricted_to({node.name for node in self.graph.nodes}, self.graph.tensors)
             techniques = Techniques.without(options.disabled_passes)
             self._schedulers[key] = Scheduler(
-                self.graph, self._planned_for, effort, decisions, budget, techniques, self._priced
+                self.graph, options.config, effort, decisions, budget * self.share, techniques, self._priced
             )
         return self._schedulers[key]
 

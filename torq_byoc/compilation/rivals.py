@@ -73,13 +73,13 @@ def _with_or_without_groups(graph: OpGraph, options: Options, clock: StageClock)
 
 def _planned_with_less(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
     """The fastest among the schedules for a half, a quarter, ... of the LRAM, as long as they are plausible."""
-    fastest, lram = chosen, options.config.lram_bytes // 2
+    fastest, share = chosen, 0.5
     while options.effort >= LESS_MEMORY_EFFORT:
-        search = CandidateSearch(graph, options, clock, replace(options.config, lram_bytes=lram))
+        search = CandidateSearch(graph, options, clock, share)
         rival = _attempted(search.candidate, Scheduler.best, PLAUSIBLE * fastest.cycles)
         if rival is None:
             break
-        fastest, lram = _faster(fastest, rival), lram // 2
+        fastest, share = _faster(fastest, rival), share / 2
     return fastest
 
 

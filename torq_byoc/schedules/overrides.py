@@ -45,6 +45,20 @@ def check_nodes(record: DecisionRecord, models: Mapping[str, NodeModel]) -> None
         _check_node(name, override, models[name])
 
 
+def check_groups(groups: Sequence[GroupDecision], position: Mapping[str, int], search: GroupSearch) -> list[int]:
+    """Check all group entries of a record; returns the index of the first node of each.
+
+    Raises:
+        ScheduleError: as ``check_group``, or a node in more than one group.
+    """
+    seen: set[str] = set()
+    for name in (name for group in groups for name in group.nodes):
+        if name in seen:
+            raise _error(f"node {name!r}", "it is in more than one group")
+        seen.add(name)
+    return [check_group(group, position, search) for group in groups]
+
+
 def check_group(group: GroupDecision, position: Mapping[str, int], search: GroupSearch) -> int:
     """Check a group entry of a record; returns the index of its first node.
 

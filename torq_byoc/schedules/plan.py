@@ -21,7 +21,7 @@ from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, Segment
 from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
-from torq_byoc.schedules.overrides import check_group, check_nodes, check_slices, forced_residency
+from torq_byoc.schedules.overrides import check_groups, check_nodes, check_slices, forced_residency
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
 from torq_byoc.schedules.residency import Planner, storages, streamed_reads
 from torq_byoc.schedules.signature import signature
@@ -242,8 +242,7 @@ class Scheduler:
         """The groups of the record, with the residency that it leaves open."""
         position = {node.name: index for index, node in enumerate(self.nodes)}
         fixed = {}
-        for group in groups:
-            first = check_group(group, position, self.search)
+        for group, first in zip(groups, check_groups(groups, position, self.search), strict=True):
             fixed[(first, first + len(group.nodes) - 1)] = self.techniques.narrowed_group(group)
         return self._plan(tuple(sorted(fixed)), fixed)
 
