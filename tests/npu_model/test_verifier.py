@@ -10,31 +10,18 @@ import pytest
 
 from tests.npu_model import infra, nests
 from tests.npu_model.infra import SLICE_WAITS, WAIT_IN, WAIT_OUT, Assembler, load, store
+from tests.npu_model.violations import physical, rules
 from torq_byoc.errors import VerificationError
 from torq_byoc.npu_model.isa import (
-    ActConfig,
-    Agent,
     Loop,
-    OutputWindow,
-    Plane,
     Role,
     Tag,
 )
-from torq_byoc.npu_model.limits import task_problems, transfer_problems
 from torq_byoc.npu_model.simulator import Simulator
-from torq_byoc.npu_model.verifier import Violation, check, verify
+from torq_byoc.npu_model.verifier import verify
 
 CONFIG = nests.CONFIG
 CONV = infra.conv3x3(CONFIG, 2000, 9000, 20000, 30000, (16, 14, 14, 16))
-
-
-def physical(program) -> list[Violation]:
-    """What is wrong with what a program does, whatever is declared about it."""
-    return check(program, buffers=False, seals=False)
-
-
-def rules(program) -> set[str]:
-    return {violation.rule for violation in physical(program)}
 
 
 @pytest.mark.parametrize("name", infra.programs())
@@ -276,63 +263,6 @@ def test_a_slice_that_does_not_exist():
     assert "engine" in rules(s.program((s.fetch, WAIT_IN), (s.load, WAIT_IN), (run, SLICE_WAITS[0])))
 
 
-def long_program():
-    return infra.assemble_relu(40, 64).finish()
-
-
-def with_blocks(program, change):
-    blocks = list(program.blocks)
-    change(blocks)
-    return dataclasses.replace(program, blocks=tuple(blocks))
-
-
-def test_blocks_chain_through_alternating_slots():
-    program = long_program()
-    assert len(program.blocks) >= 3
-    assert physical(program) == []
-    swapped = with_blocks(program, lambda b: b.__setitem__(1, dataclasses.replace(b[1], slot=0)))
-    assert rules(swapped) == {"program"}
-    moved = with_blocks(program, lambda b: b.__setitem__(1, dataclasses.replace(b[1], address=b[2].address)))
-    assert physical(moved)
-    long = with_blocks(program, lambda b: b.__setitem__(0, dataclasses.replace(b[0], size=641)))
-    assert "limit" in rules(long)
-    none = with_blocks(program, lambda b: b.clear())
-    assert rules(none) == {"program"}
-
-
-def test_a_block_fetch_must_be_waited_for(monkeypatch):
-    plain = Assembler._with_fetch
-
-    def careless(tasks, lram, xram, size):
-        *rest, last = plain(tasks, lram, xram, size)
-        return [*rest, dataclasses.replace(last, waits=())]
-
-    monkeypatch.setattr(Assembler, "_with_fetch", staticmethod(careless))
-    found = physical(long_program())
-    assert "before its fetch" in found[0].message
-
-
-@pytest.mark.parametrize("shift", [0, -640])
-def test_a_block_fetch_must_not_hit_the_running_block(monkeypatch, shift):
-    plain = Assembler._with_fetch
-    monkeypatch.setattr(
-        Assembler,
-        "_with_fetch",
-        staticmethod(lambda tasks, lram, xram, size: plain(tasks, 0 if shift else lram, xram, size)),
-    )
-    assert bool(physical(long_program())) == bool(shift)
-
-
-def test_a_short_block_fetch_leaves_an_incomplete_block(monkeypatch):
-    plain = Assembler._with_fetch
-    monkeypatch.setattr(
-        Assembler,
-        "_with_fetch",
-        staticmethod(lambda tasks, lram, xram, size: plain(tasks, lram, xram, max(1, size - 8))),
-    )
-    assert "program" in rules(long_program())
-
-
 def test_the_memory_map_must_be_disjoint_aligned_and_inside():
     program = infra.spilled_chain()
     x, y = program.inputs[0], program.outputs[0]
@@ -342,83 +272,6 @@ def test_the_memory_map_must_be_disjoint_aligned_and_inside():
     assert "bounds" in rules(dataclasses.replace(program, arena_address=program.arena_address + 2))
     assert "bounds" in rules(dataclasses.replace(program, arena_address=0x1000))
     assert "bounds" in rules(dataclasses.replace(program, arena_bytes=1 << 32))
-
-
-PLANE = CONV.plane
-WINDOW = CONV.window
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"vector": 128}, "lanes"),
-        ({"weights": 8}, "lanes"),
-        ({"weights": 17}, "17 weights"),
-        ({"act": ActConfig(shift=64)}, "shift of 64"),
-        ({"act": ActConfig(zero_point=32768)}, "zero point"),
-        ({"act": ActConfig(sum_bits=40)}, "sum of 40"),
-        ({"act": ActConfig(clip_min=5, clip_max=4)}, "clip bounds"),
-        ({"act": ActConfig(clip_min=float("nan"))}, "clip bounds"),
-        ({"alu": None}, "no ALU"),
-        ({"table": ((0, 0),) * 512}, "with a table"),
-        ({"plane": dataclasses.replace(PLANE, stride_x=3)}, "convolution stride 3"),
-        ({"plane": dataclasses.replace(PLANE, pad_left=2)}, "left padding 2"),
-        ({"plane": dataclasses.replace(PLANE, row_stride=15)}, "rows 15 bytes apart"),
-        ({"plane": dataclasses.replace(PLANE, height=0)}, "at least 1"),
-        ({"plane": dataclasses.replace(PLANE, phase_stride_x=1 << 23)}, "phase_stride_x"),
-        ({"window": dataclasses.replace(WINDOW, columns=15)}, "column 15 of 14"),
-        ({"window": dataclasses.replace(WINDOW, stride_y=4)}, "stride 4"),
-        ({"window": dataclasses.replace(WINDOW, frame_width=28)}, "frame width"),
-        ({"ndls": CONV.ndls[:-1]}, "DEQW"),
-        ({"ndls": CONV.ndls + CONV.ndls[-1:]}, "two descriptors"),
-        ({"loops": CONV.loops[::-1]}, "reduce loop outside"),
-        ({"loops": CONV.loops[:1]}, "0 lane loops"),
-    ],
-)
-def test_limits_of_a_task(change, words):
-    assert task_problems(CONV, CONFIG) == []
-    problems = task_problems(dataclasses.replace(CONV, **change), CONFIG)
-    assert any(words in problem for problem in problems), problems
-
-
-def test_limits_hold_for_malformed_planes_without_a_crash():
-    for plane in (Plane(0, 0, 0, 0), Plane(1, 1, 1, 1, stride_y=0, dilation_x=0)):
-        assert task_problems(dataclasses.replace(CONV, plane=plane), CONFIG)
-    assert task_problems(dataclasses.replace(CONV, window=OutputWindow(0, 0, 0, 0, 0, 0)), CONFIG)
-
-
-@pytest.mark.parametrize("agent", [ndl.agent for ndl in CONV.ndls])
-def test_any_changed_count_or_dropped_dim_contradicts_the_nest(agent):
-    ndl = CONV.ndl(agent)
-    for position, dim in enumerate(ndl.dims):
-        for count in {dim.count + 1, dim.count * 2, max(1, dim.count - 1)} - {dim.count}:
-            dims = (*ndl.dims[:position], dataclasses.replace(dim, count=count), *ndl.dims[position + 1 :])
-            changed = tuple(dataclasses.replace(n, dims=dims) if n is ndl else n for n in CONV.ndls)
-            assert task_problems(dataclasses.replace(CONV, ndls=changed), CONFIG), (dim, count)
-
-
-@pytest.mark.parametrize("agent", [Agent.DEDR, Agent.DEWR, Agent.DEBR, Agent.DEQW])
-def test_dims_of_one_loop_must_agree_about_its_stride(agent):
-    ndl = CONV.ndl(agent)
-    twice = [d.loop for d in ndl.dims if d.kind.name != "S" and d.stride]
-    for position, dim in enumerate(ndl.dims):
-        planar = agent is Agent.DEDR and CONV.loops[dim.loop].tag in (Tag.FLAT, Tag.KERNEL_COLUMN)
-        if twice.count(dim.loop) < 2 or planar:
-            continue
-        dims = (*ndl.dims[:position], dataclasses.replace(dim, stride=dim.stride + 8), *ndl.dims[position + 1 :])
-        changed = tuple(dataclasses.replace(n, dims=dims) if n is ndl else n for n in CONV.ndls)
-        assert task_problems(dataclasses.replace(CONV, ndls=changed), CONFIG), dim
-
-
-def test_reduction_length_is_limited():
-    loops = tuple(dataclasses.replace(loop, extent=7282) if loop.tag is Tag.IN_CHANNEL else loop for loop in CONV.loops)
-    assert "reduction over 65538" in task_problems(dataclasses.replace(CONV, loops=loops), CONFIG)[0]
-
-
-def test_transfer_limits():
-    assert transfer_problems(load(0, 0, (1 << 24) - 1).descriptor, CONFIG) == []
-    assert transfer_problems(load(0, 0, 1 << 24).descriptor, CONFIG)
-    assert transfer_problems(load(1 << 24, 0, 1).descriptor, CONFIG)
 
 
 def test_a_program_of_six_thousand_jobs_is_checked_in_seconds():
