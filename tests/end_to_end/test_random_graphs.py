@@ -29,6 +29,8 @@ LSB_OF_ONE_OPERATOR = {"int8": 1, "uint8": 1, "int16": 12}
 """Distance from float semantics.  int16 functions are 512 straight pieces, which cut the corner of a kink."""
 MEAN_LSB_OF_GRAPHS = {"int8": 4.0, "uint8": 4.0, "int16": 400.0}
 MIN_COSINE = 0.999
+LEAST_COMPARED = 0.9
+"""Share of a sweep's graphs that must compile: the others have an axis too long for 16 KiB that cannot be cut."""
 AMPLIFIERS = frozenset({"softmax", "unary"})
 """Behind other operators these turn one step of their input into a factor of e: only bit-exactness is asked of them."""
 
@@ -131,8 +133,11 @@ def test_single_operators(operator: str) -> None:
             check(seeded_graph(seed, dtype, 1, operator), NpuConfig(lram_bytes=64 * KIB))
 
 
-def _check_seed(seed: int) -> None:
-    """A seeded graph on a machine of 16 KiB up without some passes, then again with a part of its schedule fixed."""
+def _check_seed(seed: int) -> bool:
+    """A seeded graph on a machine of 16 KiB up without some passes, then again with a part of its schedule fixed.
+
+    Returns whether there was something to compare: the graph is not empty and fits.
+    """
     rng = np.random.default_rng(seed)
     dtype = str(rng.choice((*QUANTIZED, "float32")))
     disabled = some_of(Seeded(rng), NAMES, 20)
@@ -140,13 +145,14 @@ def _check_seed(seed: int) -> None:
     found = check(seeded_graph(seed, dtype), config, disabled)
     if found is not None:
         check(seeded_graph(seed, dtype), config, disabled, partial_record(Seeded(rng), found.compiled))
+    return found is not None
 
 
 @pytest.mark.parametrize("seed", [7054, 20261254, 704, 1008])
 def test_what_sweeps_have_found(seed: int) -> None:
     """A reshape whose bands are boxes only here and there; one operator in two partitions; groups of nodes of unlike
     ranks (two)."""
-    _check_seed(seed)
+    assert _check_seed(seed)
 
 
 @pytest.mark.slow
@@ -154,10 +160,11 @@ def test_what_sweeps_have_found(seed: int) -> None:
 def test_sweep(chunk: int) -> None:
     """Many seeded graphs on machines of 16 KiB up; failures are collected, so one run shows them all."""
     cases, first = int(os.environ.get("TORQ_TEST_CASES", "2000")), int(os.environ.get("TORQ_TEST_SEED", "0"))
-    failures = []
+    failures, compared = [], []
     for seed in range(first + chunk, first + cases, 8):
         try:
-            _check_seed(seed)
+            compared.append(_check_seed(seed))
         except Exception as error:  # noqa: BLE001 - every kind of failure is a finding
             failures.append(f"seed {seed}: {error!r:.300}")
     assert not failures, "\n".join(failures)
+    assert np.mean(compared) >= LEAST_COMPARED

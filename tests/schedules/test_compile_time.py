@@ -19,7 +19,8 @@ from torq_byoc.schedules.fusion.bands import BandCut
 from torq_byoc.schedules.fusion.division import Division
 from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.fusion.segment import Segment
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.residency import Planner, Storage
 from torq_byoc.schedules.tiles import split_between_slices

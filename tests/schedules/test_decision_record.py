@@ -59,6 +59,8 @@ def test_partial_entry_keeps_unfixed_fields_open() -> None:
         ('{"nodes": []}', "nodes"),
         ('{"colour": 1}', "record"),
         ('{"format": 99}', "format"),
+        ('{"format": true}', "format"),
+        ('{"format": 1.0}', "format"),
         ('{"nodes": {"conv": 3}}', "node 'conv'"),
         ('{"nodes": {"conv": {"tiles": [1]}}}', "node 'conv'"),
         ('{"nodes": {"conv": {"tile": [1, "8"]}}}', "node 'conv' field 'tile'"),

@@ -23,7 +23,8 @@ from torq_byoc.npu_model.timing import simulate_timeline
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.decide import NodeSpace
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.node_tiles import scheduled_function, tiles_of
 from torq_byoc.schedules.plan import Schedule, schedule
 from torq_byoc.schedules.record import DecisionRecord, NodeDecision, NodeOverride

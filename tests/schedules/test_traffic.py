@@ -17,7 +17,8 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.schedules.candidates import axis_extents, orders, split_axes, tilings
 from torq_byoc.schedules.cost_model import CostWeights, estimate, flow_of, tile_kinds
 from torq_byoc.schedules.decide import NodeSpace
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.tiles import output_regions, split_between_slices
 from torq_byoc.schedules.traffic import Depth, TilingTable

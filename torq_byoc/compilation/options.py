@@ -90,9 +90,27 @@ def arithmetic_of(precision: str) -> Precision:
     return "bf16" if precision == "bf16" else "quantized"
 
 
+def _overruled_decisions(options: Options) -> list[str]:
+    """What a record decides that a disabled pass takes away."""
+    decisions, disabled = options.decisions or DecisionRecord(), options.disabled_passes
+    overrides = decisions.nodes.values()
+    splits = [override for override in overrides if override.split_axis not in (None, (None,))]
+    taken = {
+        "fusion": ("groups", decisions.groups),
+        "residency": ("resident tensors", [name for name, value in decisions.resident.items() if value]),
+        "slice-split": ("split axes and slices", [*splits, *decisions.slices]),
+        "double-buffering": ("second buffers", [override for override in overrides if override.buffers == 2]),
+    }
+    return [
+        f"the pass {name} is disabled: the {what} of the schedule have no effect"
+        for name, (what, entries) in taken.items()
+        if name in disabled and entries
+    ]
+
+
 def unused_requests(precision: str, options: Options) -> tuple[str, ...]:
     """What of a request has no effect, for the notes of the summary."""
-    unused = []
+    unused = _overruled_decisions(options)
     if precision == "bf16" and options.calibration is not None:
         unused.append("bf16 needs no activation ranges: the calibration data is not used")
     if precision != "quantized":

@@ -21,7 +21,7 @@ from torq_byoc.schedules.plan import Scheduler
 from torq_byoc.schedules.record import DecisionRecord
 
 PLAUSIBLE = 1.1
-"""Estimate of a rival schedule over the cycles of the chosen one, up to which it may turn out to be faster."""
+"""Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
 LESS_MEMORY_EFFORT = 2
 """Effort from which on the plans of machines with less LRAM are tried."""
 WORTH_HALVING = 0.02
@@ -68,7 +68,7 @@ def _with_or_without_groups(graph: OpGraph, options: Options, clock: StageClock)
     assert chosen is not None, "there is no limit to what it may cost"
     if not chosen.schedule.groups or (options.decisions and options.decisions.groups is not None):
         return chosen
-    return _faster(chosen, _attempted(search.candidate, Scheduler.without_groups, PLAUSIBLE * chosen.cycles))
+    return _faster(chosen, _attempted(search.candidate, Scheduler.without_groups, PLAUSIBLE * chosen.schedule.expected))
 
 
 def _planned_with_less(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
@@ -76,7 +76,7 @@ def _planned_with_less(graph: OpGraph, options: Options, chosen: Candidate, cloc
     fastest, share = chosen, 0.5
     while options.effort >= LESS_MEMORY_EFFORT:
         search = CandidateSearch(graph, options, clock, share)
-        rival = _attempted(search.candidate, Scheduler.best, PLAUSIBLE * fastest.cycles)
+        rival = _attempted(search.candidate, Scheduler.best, PLAUSIBLE * fastest.schedule.expected)
         if rival is None:
             break
         fastest, share = _faster(fastest, rival), share / 2

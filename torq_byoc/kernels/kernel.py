@@ -6,6 +6,7 @@ tiles, how its constants are packed, and emits the slice tasks of one tile throu
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,13 @@ class Layout:
     """
 
     phases: tuple[int, int] = (1, 1)
+
+    def elements(self, extent: Sequence[int]) -> int:
+        """Elements that a box takes in LRAM: its phase planes are padded to whole phases."""
+        if self.phases == (1, 1):
+            return math.prod(extent)
+        plane = (-(-size // phase) * phase for size, phase in zip(extent[-2:], self.phases, strict=True))
+        return math.prod(extent[:-2]) * math.prod(plane)
 
 
 @dataclass(frozen=True)

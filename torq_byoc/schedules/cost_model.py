@@ -22,7 +22,8 @@ import numpy as np
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.flow import Flow
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.slice_costs import SliceCost
 from torq_byoc.schedules.tile_flow import StepLoads, Waits, tile_flow
@@ -119,15 +120,15 @@ def estimate(
             all tiles for alike.
     """
     config = model.config
-    word, rate = config.lram_word, config.dma_bytes_per_cycle
+    rate = config.dma_bytes_per_cycle
     work = _work(model, decision, residency, exact)
     slices = sum(times * share * cost.cycles for cost, times, share in work.values())
     program_bytes = float(sum(times * cost.program_bytes for cost, times, _ in work.values()))
     parts = sum(times * cost.jobs for cost, times, _ in work.values())
-    programs = 2 * (-(-max(cost.program_peak for cost, _, _ in work.values()) // word) * word)
+    programs = programs_demand(max(cost.program_peak for cost, _, _ in work.values()), config)
     demand = int(moved.demand(depth)[0]) + programs
     flow, constants = flow_of(config, moved, weights, slices, program_bytes, parts, depth)
-    alone = flow.through
+    alone = flow
     if exact:
         code = float(_code(moved, weights, parts)[0])
         costs = {extent: cost for extent, (cost, _, _) in work.items()}
@@ -135,11 +136,11 @@ def estimate(
         deepest = next((d for d in depths if int(moved.demand(d)[0]) + programs <= config.lram_usable), depth)
         flow = _exactly(model, decision, moved, weights, costs, code, depth)
         later = max(0.0, code - config.nss_block_bytes)
-        alone = _exactly(model, decision, moved, weights, costs, later, deepest).through
-    early = EARLY_SHARE * constants if has_neighbours_room(demand, config) else 0.0 * constants
+        alone = _exactly(model, decision, moved, weights, costs, later, deepest)
+    early = loaded_early(constants, demand, config)
     in_bytes, out_bytes = float(moved.in_bytes[0]) + program_bytes, float(moved.out_bytes[0])
     return Cost(
-        float(np.asarray(alone).item()),
+        float(np.asarray(alone.through).item()),
         float(np.asarray(flow.after(early)).item()),
         in_bytes / rate,
         out_bytes / rate,
@@ -194,9 +195,16 @@ def _exactly(
     return Flow.step(flow.loads, flow.work, flow.stores) if depth is Depth.NONE else flow
 
 
-def has_neighbours_room(demand: Any, config: NpuConfig) -> Any:
-    """Whether a node that takes so many bytes of LRAM leaves room to load its constants beside the node before."""
-    return demand * 2 <= config.lram_usable
+def loaded_early(constants: Any, demand: Any, config: NpuConfig) -> Any:
+    """Cycles of a first step's constants and programs that are loaded beside the node before: a share of them where
+    what takes so many bytes of LRAM leaves room for that."""
+    return EARLY_SHARE * constants * (demand * 2 <= config.lram_usable)
+
+
+def programs_demand(largest: int, config: NpuConfig) -> int:
+    """LRAM bytes of programs: the one that runs and the next one, each as large as the largest."""
+    word = config.lram_word
+    return 2 * (-(-largest // word) * word)
 
 
 def flow_of(

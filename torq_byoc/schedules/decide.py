@@ -17,15 +17,15 @@ import numpy as np
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules import candidates
 from torq_byoc.schedules.cost_model import (
-    EARLY_SHARE,
     Cost,
     CostWeights,
     estimate,
     flow_of,
-    has_neighbours_room,
+    loaded_early,
     rank_of,
 )
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.record import NodeDecision, NodeOverride
 from torq_byoc.schedules.tiles import tile_counts
 from torq_byoc.schedules.traffic import Depth, Traffic, tiling_table
@@ -188,8 +188,7 @@ class NodeSpace:
         steps = group.moved.tiles
         slices, program = whole.cycles / self.model.config.slices, steps * (whole.program_bytes / whole.tasks)
         flow, constants = flow_of(self.model.config, group.moved, self.weights, slices, program, steps, group.depth)
-        room = has_neighbours_room(group.moved.demand(group.depth), self.model.config)
-        cycles = flow.after(EARLY_SHARE * constants * room)
+        cycles = flow.after(loaded_early(constants, group.moved.demand(group.depth), self.model.config))
         nbytes = group.moved.in_bytes + group.moved.out_bytes + program
         return rank_of(cycles, steps, nbytes / self.model.config.dma_bytes_per_cycle)
 

@@ -9,11 +9,9 @@ from torq_byoc.kernels.kernel import Region
 from torq_byoc.kernels.portion import CarryingKernel
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.node_operands import WHOLE, NodeOperands, Residency
+from torq_byoc.schedules.node_operands import NodeOperands, Residency
 from torq_byoc.schedules.slice_costs import SliceCost, SliceCosts
 from torq_byoc.schedules.tiles import split_between_slices
-
-__all__ = ["WHOLE", "NodeModel", "Residency"]
 
 _SPLITS = 3
 """Axes along which dividing a tile between the slices is priced, the most even ones."""
@@ -65,8 +63,7 @@ class NodeModel(NodeOperands):
         key = tile.extent
         if key not in self._splits:
             options = candidates.split_axes(key, self.steps, self.config.slices, _SPLITS)
-            streamed = Residency((False,) * len(self.inputs), False)
-            self._splits[key] = min(options, key=lambda axis: self.tile_cost(tile, axis, streamed).cycles)
+            self._splits[key] = min(options, key=lambda axis: self.tile_cost(tile, axis, self.streamed).cycles)
         return self._splits[key]
 
 

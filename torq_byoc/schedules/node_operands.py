@@ -9,7 +9,6 @@ bytes of any tiling are products of these factors, and no tile is ever enumerate
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,6 +81,9 @@ class NodeOperands:
         graph: the graph the node stands in.
         node: the node; any node of the same signature has the same operands.
         config: the machine.
+
+    Attributes:
+        streamed: nothing resident: every operand and the result pass tile by tile.
     """
 
     def __init__(self, graph: OpGraph, node: Node, config: NpuConfig) -> None:
@@ -91,6 +93,7 @@ class NodeOperands:
         self.shape, self.output_bytes, self.element = output.shape, output.nbytes, output.dtype.size
         self.steps = self.kernel.tile_steps(graph, node, config)
         self.inputs = self.kernel.tensor_inputs(graph, node)
+        self.streamed = Residency((False,) * len(self.inputs), False)
         packed = self.kernel.constants(graph, node, config)
         self.granules = [Granules.of(constant, len(self.shape)) for constant in packed]
         self.reduction: tuple[int, ...] = ()
@@ -185,12 +188,8 @@ class NodeOperands:
         return region_of(self.kernel, self.graph, self.node, self.inputs[index], output, portion)
 
     def _stored(self, index: int, region: Region) -> int:
-        """Elements that a tile takes in LRAM: phase planes are padded to whole phases."""
-        extent = list(region.extent)
-        for axis, phase in zip((-2, -1), self._layouts[index].phases, strict=True):
-            if phase > 1:
-                extent[axis] = -(-extent[axis] // phase) * phase
-        return math.prod(extent)
+        """Elements that a tile of a tensor input takes in LRAM."""
+        return self._layouts[index].elements(region.extent)
 
     def _tensor_parts(self, key: tuple[int, int, int], index: int) -> Cut:
         _, axis, tile = key

@@ -9,7 +9,8 @@ from typing import Any
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.schedules.cost_model import tile_kinds
 from torq_byoc.schedules.decide import Choice
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.traffic import TilingTable
 

@@ -18,7 +18,8 @@ from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
 from torq_byoc.schedules.fusion.pricing import GroupChoice
 from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, SegmentSpace
-from torq_byoc.schedules.node_model import NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
 from torq_byoc.schedules.overrides import check_groups, check_nodes, check_slices, forced_residency

@@ -170,7 +170,7 @@ class DecisionRecord:
         """
         root = _expect(data, dict, "record", "an object")
         _reject_unknown(root, ("format", "nodes", "resident", "groups", "slices"), "record")
-        if root.get("format", FORMAT) != FORMAT:
+        if type(root.get("format", FORMAT)) is not int or root.get("format", FORMAT) != FORMAT:
             raise _error("format", f"this version reads format {FORMAT}, the record is format {root['format']!r}")
         nodes = _expect(root.get("nodes", {}), dict, "nodes", "an object keyed by node name")
         resident = _expect(root.get("resident", {}), dict, "resident", "an object keyed by tensor name")

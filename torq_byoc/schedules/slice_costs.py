@@ -144,7 +144,7 @@ class SliceCosts:
         Planar kernels walk each row by its pitch, so only tiles of cut rows see whose strides they have.
         """
         if self._known.planar and extent[-1] == self.operands.shape[-1]:
-            return Residency((False,) * len(self.operands.inputs), False)
+            return self.operands.streamed
         return residency
 
     def _placements(

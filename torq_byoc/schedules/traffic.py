@@ -14,7 +14,8 @@ from enum import Enum
 
 import numpy as np
 
-from torq_byoc.schedules.node_model import WHOLE, NodeModel, Residency
+from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_operands import WHOLE, Residency
 from torq_byoc.schedules.tiles import portions_of
 
 

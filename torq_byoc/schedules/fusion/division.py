@@ -6,16 +6,15 @@ Bands between the ends of a run along the axis that is cut are alike, so a few o
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band, band_count
-from torq_byoc.schedules.fusion.segment import Segment
+from torq_byoc.schedules.fusion.segment import DENSE, Segment
 from torq_byoc.schedules.node_operands import ConstantPart
 
 
@@ -280,11 +279,8 @@ class Division:
 
     def _stored(self, name: str, region: Region) -> int:
         """Bytes that the held part of a tensor takes."""
-        extent = region.extent
-        if name in self.segment.phases:
-            sizes = zip(extent[-2:], self.segment.phases[name], strict=True)
-            extent = (*extent[:-2], *(-(-size // phase) * phase for size, phase in sizes))
-        return math.prod(extent) * self.segment.models[0].graph.tensors[name].dtype.size
+        layout = Layout(self.segment.phases.get(name, DENSE))
+        return layout.elements(region.extent) * self.segment.models[0].graph.tensors[name].dtype.size
 
 
 def _kind(found: Band | None, times: int) -> BandKind | None:

@@ -15,13 +15,12 @@ from functools import cached_property
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates
-from torq_byoc.schedules.cost_model import EARLY_SHARE, CostWeights, has_neighbours_room, rank_of
+from torq_byoc.schedules.cost_model import CostWeights, loaded_early, programs_demand, rank_of
 from torq_byoc.schedules.flow import Flow
 from torq_byoc.schedules.fusion.band_flow import BandSteps, NodeStep, alone
 from torq_byoc.schedules.fusion.bands import BandCut, band_count
 from torq_byoc.schedules.fusion.division import Division
 from torq_byoc.schedules.fusion.segment import Segment
-from torq_byoc.schedules.node_model import NodeModel, Residency
 from torq_byoc.schedules.record import GroupDecision
 from torq_byoc.schedules.slice_costs import SliceCost
 from torq_byoc.schedules.techniques import ALL, Techniques
@@ -200,8 +199,8 @@ class PricedDivision:
         flow = Flow.step(into, slices, out)
         if buffers == 2:
             flow = Flow.evenly(into, slices, out, fill, traffic[-1].stored / rate, count)
-        demand = self.demand(buffers, resident) + self._programs(work)
-        early = EARLY_SHARE * (fill - traffic[0].data / rate) if has_neighbours_room(demand, self.config) else 0.0
+        demand = self.demand(buffers, resident) + programs_demand(work.program_peak, self.config)
+        early = loaded_early(fill - traffic[0].data / rate, demand, self.config)
         names = tuple(node.name for node in self.segment.nodes)
         decision = GroupDecision(names, division.cut.axis, division.cut.size, axes, buffers, division.cut.outer)
         nbytes = fixed + loaded + work.program_bytes + stored
@@ -212,15 +211,10 @@ class PricedDivision:
     def alone(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> float:
         """Cycles of a decision when it has the LRAM to itself."""
         work, room = self._work[axes], self.config.lram_usable
-        overlapping = buffers == 2 or self.demand(2, resident) + self._programs(work) <= room
+        overlapping = buffers == 2 or self.demand(2, resident) + programs_demand(work.program_peak, self.config) <= room
         return alone(
             self._steps(work, resident), self.division.runs, self.config, self.weights, overlapping=overlapping
         )
-
-    def _programs(self, work: _Work) -> int:
-        """LRAM bytes of programs: the one that runs and the next one."""
-        word = self.config.lram_word
-        return 2 * (-(-work.program_peak // word) * word)
 
     def _steps(self, work: _Work, resident: frozenset[str]) -> tuple[BandSteps, ...]:
         """The bands of a run, node by node."""
@@ -246,7 +240,7 @@ class PricedDivision:
         axis = model.even_split(output)
         if axis is None:
             return None
-        cost = model.tile_cost(output, axis, _streamed(model))
+        cost = model.tile_cost(output, axis, model.streamed)
         loading = self._program_loads(index, count) * cost.program_bytes / self.config.dma_bytes_per_cycle
         return axis if cost.cycles * count * cost.jobs >= loading else None
 
@@ -264,7 +258,7 @@ class PricedDivision:
         for kind in self.division.kinds:
             costs = []
             for index, (model, output, axis) in enumerate(zip(self.segment.models, kind.outputs, axes, strict=True)):
-                cost, loads = model.tile_cost(output, axis, _streamed(model)), self._program_loads(index, kind.times)
+                cost, loads = model.tile_cost(output, axis, model.streamed), self._program_loads(index, kind.times)
                 cycles += kind.times * cost.cycles
                 programs += loads
                 nbytes += loads * cost.program_bytes
@@ -288,7 +282,3 @@ class _Work:
     program_peak: int
     jobs: int
     tiles: int
-
-
-def _streamed(model: NodeModel) -> Residency:
-    return Residency((False,) * len(model.inputs), False)
