@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from tests.fuzz.awkward import Rng, edited, pick
 from tests.fuzz.byte_mutants import damaged
@@ -121,7 +122,7 @@ def _blocks(segment: Segment, rng: Rng) -> bytes:
         start = task.starts[which]
         value = start.descriptor if isinstance(start, StartDma) else start
         nudged = _nudged(value, rng)
-        start = replace(start, descriptor=nudged) if isinstance(start, StartDma) else nudged
+        start = structs.replace(start, descriptor=nudged) if isinstance(start, StartDma) else nudged
         tasks[place] = NssTask((*task.starts[:which], start, *task.starts[which + 1 :]), task.waits)
     return encode_nss(tasks)
 
@@ -150,23 +151,23 @@ def _slice_programs(segment: Segment, rng: Rng) -> bytes:
 def _nudged_task(task: SliceTask, rng: Rng) -> SliceTask:
     kind = rng.integers(5)
     if kind == 0:
-        return replace(task, act=_nudged(task.act, rng))
+        return structs.replace(task, act=_nudged(task.act, rng))
     if kind == 1:
         loop = int(rng.integers(len(task.loops)))
-        return replace(task, loops=_with(task.loops, loop, _nudged(task.loops[loop], rng)))
+        return structs.replace(task, loops=_with(task.loops, loop, _nudged(task.loops[loop], rng)))
     if kind == 2 and (task.plane or task.window):
         name = pick(rng, [name for name in ("plane", "window") if getattr(task, name)])
-        return replace(task, **{name: _nudged(getattr(task, name), rng)})
+        return structs.replace(task, **{name: _nudged(getattr(task, name), rng)})
     if kind == 3:
         return _nudged(task, rng)
     place = int(rng.integers(len(task.ndls)))
     ndl = task.ndls[place]
     if ndl.dims and rng.integers(3):
         which = int(rng.integers(len(ndl.dims)))
-        ndl = replace(ndl, dims=_with(ndl.dims, which, _nudged(ndl.dims[which], rng)))
+        ndl = structs.replace(ndl, dims=_with(ndl.dims, which, _nudged(ndl.dims[which], rng)))
     else:
         ndl = _nudged(ndl, rng)
-    return replace(task, ndls=_with(task.ndls, place, ndl))
+    return structs.replace(task, ndls=_with(task.ndls, place, ndl))
 
 
 def _with(items: tuple, place: int, item: object) -> tuple:
@@ -174,15 +175,17 @@ def _with(items: tuple, place: int, item: object) -> tuple:
 
 
 def _nudged(value: Any, rng: Rng) -> Any:
-    """A dataclass with one of its numbers changed."""
-    numbers = [f.name for f in dataclasses.fields(value) if isinstance(getattr(value, f.name), int | float)]
+    """A dataclass or struct with one of its numbers changed."""
+    is_struct = isinstance(value, msgspec.Struct)
+    fields = structs.fields(value) if is_struct else dataclasses.fields(value)
+    numbers = [field.name for field in fields if isinstance(getattr(value, field.name), int | float)]
     name = pick(rng, numbers)
     old = getattr(value, name)
     step = pick(rng, (-4096, -8, -2, -1, 1, 2, 8, 4096, 1 << 20, -1 << 20))
     new = old + step if abs(old) < 2**60 else step
     kind: Callable = type(old)
     try:
-        return replace(value, **{name: kind(new)})
+        return (structs.replace if is_struct else replace)(value, **{name: kind(new)})
     except (ValueError, OverflowError):
         return value
 

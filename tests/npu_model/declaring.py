@@ -12,7 +12,7 @@ from torq_byoc.npu_model.isa import Engine, StartDma
 from torq_byoc.npu_model.program import DeclaredBuffer, JobInfo, Program
 from torq_byoc.npu_model.provenance import job_seal, program_seal
 from torq_byoc.npu_model.trace import Job, trace
-from torq_byoc.npu_model.verifier_jobs import slice_access, transfer_access
+from torq_byoc.npu_model.verifier_jobs import SliceJobs, transfer_access
 from torq_byoc.npu_model.xram import XramMap
 
 
@@ -39,7 +39,7 @@ class _Tables:
         if isinstance(job.start, StartDma):
             reads, writes = self._transfer(job.start)
         else:
-            access = slice_access(job.start, job.tasks, job.code, self.config)
+            access = SliceJobs(self.config).access(job.start, job.tasks, job.code)
             reads = self._holding(access.lram_reads)
             writes = (self._new(access.lram_writes),)
         return dataclasses.replace(info, reads=reads, writes=writes, seal=job_seal(job.start, job.code))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import structs
 
 from tests.npu_model.infra import Assembler
 from torq_byoc.npu_model.encoding import decode_slice_program, encode_slice_program
@@ -31,7 +32,7 @@ def _replace_start(asm: Assembler, where: tuple[int, int], start) -> bool:
     number, place = where
     task = asm.tasks[number]
     changed = (*task.starts[:place], start, *task.starts[place + 1 :])
-    asm.tasks[number] = dataclasses.replace(task, starts=changed)
+    asm.tasks[number] = structs.replace(task, starts=changed)
     return start != task.starts[place]
 
 
@@ -41,23 +42,21 @@ def _change_descriptor(asm: Assembler, rng: np.random.Generator, change) -> bool
     fields = change(start.descriptor)
     if fields is None:
         return False
-    return _replace_start(
-        asm, where, dataclasses.replace(start, descriptor=dataclasses.replace(start.descriptor, **fields))
-    )
+    return _replace_start(asm, where, structs.replace(start, descriptor=structs.replace(start.descriptor, **fields)))
 
 
 def drop_wait(asm: Assembler, rng: np.random.Generator) -> bool:
     number = _pick(rng, [n for n, task in enumerate(asm.tasks) if task.waits])
     task = asm.tasks[number]
     gone = rng.integers(len(task.waits))
-    asm.tasks[number] = dataclasses.replace(task, waits=(*task.waits[:gone], *task.waits[gone + 1 :]))
+    asm.tasks[number] = structs.replace(task, waits=(*task.waits[:gone], *task.waits[gone + 1 :]))
     return True
 
 
 def drop_start(asm: Assembler, rng: np.random.Generator) -> bool:
     number, place = _pick(rng, _starts(asm, object))
     task = asm.tasks[number]
-    asm.tasks[number] = dataclasses.replace(task, starts=(*task.starts[:place], *task.starts[place + 1 :]))
+    asm.tasks[number] = structs.replace(task, starts=(*task.starts[:place], *task.starts[place + 1 :]))
     return True
 
 
@@ -65,7 +64,7 @@ def repeat_start(asm: Assembler, rng: np.random.Generator) -> bool:
     number, place = _pick(rng, _starts(asm, object))
     other = int(rng.integers(len(asm.tasks)))
     task = asm.tasks[other]
-    asm.tasks[other] = dataclasses.replace(task, starts=(*task.starts, asm.tasks[number].starts[place]))
+    asm.tasks[other] = structs.replace(task, starts=(*task.starts, asm.tasks[number].starts[place]))
     return True
 
 
@@ -73,9 +72,9 @@ def start_earlier(asm: Assembler, rng: np.random.Generator) -> bool:
     where = _pick(rng, [w for w in _starts(asm, object) if w[0] > 0])
     start = asm.tasks[where[0]].starts[where[1]]
     drop = asm.tasks[where[0]].starts
-    asm.tasks[where[0]] = dataclasses.replace(asm.tasks[where[0]], starts=(*drop[: where[1]], *drop[where[1] + 1 :]))
+    asm.tasks[where[0]] = structs.replace(asm.tasks[where[0]], starts=(*drop[: where[1]], *drop[where[1] + 1 :]))
     before = asm.tasks[where[0] - 1]
-    asm.tasks[where[0] - 1] = dataclasses.replace(before, starts=(*before.starts, start))
+    asm.tasks[where[0] - 1] = structs.replace(before, starts=(*before.starts, start))
     return True
 
 
@@ -119,16 +118,14 @@ def reuse_live_buffer(asm: Assembler, rng: np.random.Generator) -> bool:
 def retarget_slice(asm: Assembler, rng: np.random.Generator) -> bool:
     where = _pick(rng, _starts(asm, StartSlice))
     start = asm.tasks[where[0]].starts[where[1]]
-    return _replace_start(
-        asm, where, dataclasses.replace(start, slice_index=int(_pick(rng, [1 - start.slice_index, 2])))
-    )
+    return _replace_start(asm, where, structs.replace(start, slice_index=int(_pick(rng, [1 - start.slice_index, 2]))))
 
 
 def corrupt_slice_start(asm: Assembler, rng: np.random.Generator) -> bool:
     where = _pick(rng, _starts(asm, StartSlice))
     start = asm.tasks[where[0]].starts[where[1]]
     change = _pick(rng, [{"address": start.address + 8}, {"size": start.size - 1}, {"size": start.size + 8}])
-    return _replace_start(asm, where, dataclasses.replace(start, **change))
+    return _replace_start(asm, where, structs.replace(start, **change))
 
 
 def _change_task(asm: Assembler, rng: np.random.Generator, change: Callable[[SliceTask], SliceTask]) -> bool:
@@ -151,14 +148,14 @@ def _change_ndl(asm: Assembler, rng: np.random.Generator, change) -> bool:
     def apply(task: SliceTask) -> SliceTask:
         agents = [n for n in task.ndls if n.agent in (Agent.DEDR, Agent.DEWR, Agent.DEBR, Agent.DEQW)]
         ndl = _pick(rng, agents)
-        return dataclasses.replace(task, ndls=tuple(change(n) if n is ndl else n for n in task.ndls))
+        return structs.replace(task, ndls=tuple(change(n) if n is ndl else n for n in task.ndls))
 
     return _change_task(asm, rng, apply)
 
 
 def shift_operand(asm: Assembler, rng: np.random.Generator) -> bool:
     step = int(_pick(rng, [-4096, -64, -8, -1, 1, 8, 64, 4096]))
-    return _change_ndl(asm, rng, lambda ndl: dataclasses.replace(ndl, base=max(0, ndl.base + step)))
+    return _change_ndl(asm, rng, lambda ndl: structs.replace(ndl, base=max(0, ndl.base + step)))
 
 
 def corrupt_dim(asm: Assembler, rng: np.random.Generator) -> bool:
@@ -166,10 +163,10 @@ def corrupt_dim(asm: Assembler, rng: np.random.Generator) -> bool:
         place = rng.integers(len(ndl.dims))
         dim = ndl.dims[place]
         if rng.integers(2):
-            dim = dataclasses.replace(dim, stride=dim.stride + int(rng.integers(-64, 65)))
+            dim = structs.replace(dim, stride=dim.stride + int(rng.integers(-64, 65)))
         else:
-            dim = dataclasses.replace(dim, count=max(1, dim.count + int(rng.integers(-2, 3))))
-        return dataclasses.replace(ndl, dims=(*ndl.dims[:place], dim, *ndl.dims[place + 1 :]))
+            dim = structs.replace(dim, count=max(1, dim.count + int(rng.integers(-2, 3))))
+        return structs.replace(ndl, dims=(*ndl.dims[:place], dim, *ndl.dims[place + 1 :]))
 
     return _change_ndl(asm, rng, change)
 
@@ -178,8 +175,8 @@ def corrupt_loop(asm: Assembler, rng: np.random.Generator) -> bool:
     def change(task: SliceTask) -> SliceTask:
         place = rng.integers(len(task.loops))
         loop = task.loops[place]
-        loop = dataclasses.replace(loop, extent=max(1, loop.extent + int(rng.integers(-3, 70))))
-        return dataclasses.replace(task, loops=(*task.loops[:place], loop, *task.loops[place + 1 :]))
+        loop = structs.replace(loop, extent=max(1, loop.extent + int(rng.integers(-3, 70))))
+        return structs.replace(task, loops=(*task.loops[:place], loop, *task.loops[place + 1 :]))
 
     return _change_task(asm, rng, change)
 
@@ -192,7 +189,7 @@ def corrupt_plane(asm: Assembler, rng: np.random.Generator) -> bool:
         value = getattr(task, part)
         field = _pick(rng, [f.name for f in dataclasses.fields(value) if f.name != "pad_value"])
         number = max(0, getattr(value, field) + int(rng.integers(-2, 3)))
-        return dataclasses.replace(task, **{part: dataclasses.replace(value, **{field: number})})
+        return structs.replace(task, **{part: dataclasses.replace(value, **{field: number})})
 
     return _change_task(asm, rng, change)
 

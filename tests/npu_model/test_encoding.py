@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.npu_model import infra, nests
 from torq_byoc.errors import InternalError, ProgramFormatError
@@ -64,7 +65,7 @@ def test_slice_task_round_trip_is_exact(seed):
     [(-math.inf, math.inf), (-128, 127), (-(2**31), 2**31 - 1), (0.0, 6.0), (-0.1, 1e-45), (0, math.inf)],
 )
 def test_clip_bounds_keep_value_and_kind(low, high):
-    task = dataclasses.replace(CONV, act=ActConfig(clip_min=low, clip_max=high))
+    task = structs.replace(CONV, act=ActConfig(clip_min=low, clip_max=high))
     act = decode_slice_program(encode_slice_task(task))[0].act
     assert (act.clip_min, act.clip_max) == (low, high)
     assert (type(act.clip_min), type(act.clip_max)) == (type(low), type(high))
@@ -74,24 +75,24 @@ def test_every_act_field_and_enum_survives():
     for mode in ActMode:
         for rounding in Rounding:
             act = ActConfig(mode, 63, rounding, -32768, -3, 5, 48)
-            task = dataclasses.replace(CONV, act=act)
+            task = structs.replace(CONV, act=act)
             assert decode_slice_program(encode_slice_task(task))[0].act == act
 
 
 def test_float_pad_value_survives():
     plane = dataclasses.replace(CONV.plane, pad_value=-math.inf)
-    task = dataclasses.replace(CONV, plane=plane)
+    task = structs.replace(CONV, plane=plane)
     assert decode_slice_program(encode_slice_task(task)) == (task,)
 
 
 def test_size_does_not_depend_on_addresses_strides_or_values():
-    moved = dataclasses.replace(
+    moved = structs.replace(
         CONV,
         ndls=tuple(
-            dataclasses.replace(
+            structs.replace(
                 ndl,
                 base=123456,
-                dims=tuple(dataclasses.replace(dim, stride=dim.stride * 3 - 77) for dim in ndl.dims),
+                dims=tuple(structs.replace(dim, stride=dim.stride * 3 - 77) for dim in ndl.dims),
             )
             if ndl.agent in (Agent.DEDR, Agent.DEWR, Agent.DEBR, Agent.DEQW)
             else ndl
@@ -104,7 +105,7 @@ def test_size_does_not_depend_on_addresses_strides_or_values():
 
 def test_a_conv_task_is_small_and_a_table_adds_two_kib():
     assert encoded_size(CONV) < 600
-    with_table = dataclasses.replace(CONV, table=TABLE)
+    with_table = structs.replace(CONV, table=TABLE)
     assert encoded_size(with_table) == encoded_size(CONV) + 2048
     assert decode_slice_program(encode_slice_task(with_table)) == (with_table,)
 
@@ -130,12 +131,12 @@ def test_a_conv_task_is_small_and_a_table_adds_two_kib():
 )
 def test_a_value_that_does_not_fit_is_refused_by_name(change, field):
     with pytest.raises(InternalError) as caught:
-        encode_slice_task(dataclasses.replace(CONV, **change))
+        encode_slice_task(structs.replace(CONV, **change))
     assert caught.value.where == field
 
 
 def test_register_descriptors_with_equal_walks_are_stored_once():
-    lone = dataclasses.replace(CONV, ndls=tuple(ndl for ndl in CONV.ndls if ndl.agent is not Agent.CEPW))
+    lone = structs.replace(CONV, ndls=tuple(ndl for ndl in CONV.ndls if ndl.agent is not Agent.CEPW))
     assert encoded_size(CONV) - encoded_size(lone) == 2
 
 

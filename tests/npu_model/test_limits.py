@@ -1,8 +1,7 @@
 """Limits that depend on where operands lie are the verifier's: a kernel is built before it is placed."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.npu_model.config import NpuConfig

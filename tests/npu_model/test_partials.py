@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.npu_model.infra import SLICE_WAITS, WAIT_IN, WAIT_OUT, Assembler, load, relu, store
 from torq_byoc.errors import KernelError, VerificationError
@@ -195,7 +196,7 @@ def test_a_dropped_first_task_is_noticed() -> None:
 
 def test_descriptors_of_act_have_no_use_without_output() -> None:
     whole = fold(0, 4)
-    broken = dataclasses.replace(whole, alu=dataclasses.replace(whole.alu, output=False))
+    broken = structs.replace(whole, alu=dataclasses.replace(whole.alu, output=False))
     chained = Chained()
     chained.job(broken)
     assert any("descriptors missing or without use: ACPR, DEQW" in message for _, message in chained.problems())

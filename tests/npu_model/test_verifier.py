@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.npu_model import infra, nests
 from tests.npu_model.infra import SLICE_WAITS, WAIT_IN, WAIT_OUT, Assembler, load, store
@@ -249,17 +250,17 @@ def test_in_place_only_element_for_element():
 
 def test_a_task_must_not_write_a_byte_twice():
     task = infra.relu(CONFIG, 0x1000, 0x2000, 64)
-    wide = dataclasses.replace(task, loops=(Loop(Tag.OTHER, 2, Role.PARALLEL), *task.loops))
+    wide = structs.replace(task, loops=(Loop(Tag.OTHER, 2, Role.PARALLEL), *task.loops))
     moved = tuple(
-        dataclasses.replace(ndl, dims=tuple(dataclasses.replace(dim, loop=1) for dim in ndl.dims)) for ndl in task.ndls
+        structs.replace(ndl, dims=tuple(structs.replace(dim, loop=1) for dim in ndl.dims)) for ndl in task.ndls
     )
-    s = Small(tasks=[dataclasses.replace(wide, ndls=moved)])
+    s = Small(tasks=[structs.replace(wide, ndls=moved)])
     assert {"order", "limit"} & rules(s.whole())
 
 
 def test_a_slice_that_does_not_exist():
     s = Small()
-    run = dataclasses.replace(s.run, slice_index=2)
+    run = structs.replace(s.run, slice_index=2)
     assert "engine" in rules(s.program((s.fetch, WAIT_IN), (s.load, WAIT_IN), (run, SLICE_WAITS[0])))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from tests.npu_model import infra
 from tests.npu_model.infra import Assembler
@@ -40,7 +41,7 @@ def test_a_block_fetch_must_be_waited_for(monkeypatch):
 
     def careless(tasks, lram, xram, size):
         *rest, last = plain(tasks, lram, xram, size)
-        return [*rest, dataclasses.replace(last, waits=())]
+        return [*rest, structs.replace(last, waits=())]
 
     monkeypatch.setattr(Assembler, "_with_fetch", staticmethod(careless))
     found = physical(long_program())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from tests.npu_model import infra, nests
 from tests.npu_model.infra import load
@@ -54,14 +55,14 @@ WINDOW = CONV.window
 )
 def test_limits_of_a_task(change, words):
     assert task_problems(CONV, CONFIG) == []
-    problems = task_problems(dataclasses.replace(CONV, **change), CONFIG)
+    problems = task_problems(structs.replace(CONV, **change), CONFIG)
     assert any(words in problem for problem in problems), problems
 
 
 def test_limits_hold_for_malformed_planes_without_a_crash():
     for plane in (Plane(0, 0, 0, 0), Plane(1, 1, 1, 1, stride_y=0, dilation_x=0)):
-        assert task_problems(dataclasses.replace(CONV, plane=plane), CONFIG)
-    assert task_problems(dataclasses.replace(CONV, window=OutputWindow(0, 0, 0, 0, 0, 0)), CONFIG)
+        assert task_problems(structs.replace(CONV, plane=plane), CONFIG)
+    assert task_problems(structs.replace(CONV, window=OutputWindow(0, 0, 0, 0, 0, 0)), CONFIG)
 
 
 @pytest.mark.parametrize("agent", [ndl.agent for ndl in CONV.ndls])
@@ -69,9 +70,9 @@ def test_any_changed_count_or_dropped_dim_contradicts_the_nest(agent):
     ndl = CONV.ndl(agent)
     for position, dim in enumerate(ndl.dims):
         for count in {dim.count + 1, dim.count * 2, max(1, dim.count - 1)} - {dim.count}:
-            dims = (*ndl.dims[:position], dataclasses.replace(dim, count=count), *ndl.dims[position + 1 :])
-            changed = tuple(dataclasses.replace(n, dims=dims) if n is ndl else n for n in CONV.ndls)
-            assert task_problems(dataclasses.replace(CONV, ndls=changed), CONFIG), (dim, count)
+            dims = (*ndl.dims[:position], structs.replace(dim, count=count), *ndl.dims[position + 1 :])
+            changed = tuple(structs.replace(n, dims=dims) if n is ndl else n for n in CONV.ndls)
+            assert task_problems(structs.replace(CONV, ndls=changed), CONFIG), (dim, count)
 
 
 @pytest.mark.parametrize("agent", [Agent.DEDR, Agent.DEWR, Agent.DEBR, Agent.DEQW])
@@ -82,14 +83,14 @@ def test_dims_of_one_loop_must_agree_about_its_stride(agent):
         planar = agent is Agent.DEDR and CONV.loops[dim.loop].tag in (Tag.FLAT, Tag.KERNEL_COLUMN)
         if twice.count(dim.loop) < 2 or planar:
             continue
-        dims = (*ndl.dims[:position], dataclasses.replace(dim, stride=dim.stride + 8), *ndl.dims[position + 1 :])
-        changed = tuple(dataclasses.replace(n, dims=dims) if n is ndl else n for n in CONV.ndls)
-        assert task_problems(dataclasses.replace(CONV, ndls=changed), CONFIG), dim
+        dims = (*ndl.dims[:position], structs.replace(dim, stride=dim.stride + 8), *ndl.dims[position + 1 :])
+        changed = tuple(structs.replace(n, dims=dims) if n is ndl else n for n in CONV.ndls)
+        assert task_problems(structs.replace(CONV, ndls=changed), CONFIG), dim
 
 
 def test_reduction_length_is_limited():
-    loops = tuple(dataclasses.replace(loop, extent=7282) if loop.tag is Tag.IN_CHANNEL else loop for loop in CONV.loops)
-    assert "reduction over 65538" in task_problems(dataclasses.replace(CONV, loops=loops), CONFIG)[0]
+    loops = tuple(structs.replace(loop, extent=7282) if loop.tag is Tag.IN_CHANNEL else loop for loop in CONV.loops)
+    assert "reduction over 65538" in task_problems(structs.replace(CONV, loops=loops), CONFIG)[0]
 
 
 def test_transfer_limits():

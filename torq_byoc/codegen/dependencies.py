@@ -42,14 +42,14 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFo
     engine never need each other: the engine is itself a queue.
     """
     engines = [engine_of(op) for op in program.ops]
-    tenants = _Tenants(program, addresses)
+    tenants = _Tenants(program, addresses, len(set(engines)))
     history: dict[tuple[int, Effect], dict[WaitFor, list[tuple[int, Access]]]] = {}
     result: list[dict[WaitFor, int]] = []
     for position, (op, engine) in enumerate(zip(program.ops, engines, strict=True)):
         needed: dict[WaitFor, int] = {}
         accesses = op.accesses
         for access in accesses:
-            for effect in Effect if access.effect is Effect.WRITE else (Effect.WRITE,):
+            for effect in _AFTER[access.effect]:
                 for other, past in history.get((access.buffer, effect), {}).items():
                     if other is not engine:
                         _latest(needed, other, _last_conflict(access, past, needed.get(other, -1)))
@@ -62,6 +62,10 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFo
         needed.pop(engine, None)
         result.append(needed)
     return result
+
+
+_AFTER = {Effect.READ: (Effect.WRITE,), Effect.WRITE: (Effect.READ, Effect.WRITE)}
+"""Effects after which an effect must come."""
 
 
 def _last_conflict(access: Access, past: Sequence[tuple[int, Access]], known: int) -> int:
@@ -83,16 +87,17 @@ class _Tenants:
     """Finds, for a buffer, the last accesses of the buffers that held its addresses before it.
 
     Each memory is a row of cells, as large as the placement of its buffers allows; a cell remembers the last access
-    by each engine, whichever buffer was there.
+    by each engine, whichever buffer was there: one row of numbers an engine, in the order in which engines come first.
     """
 
-    def __init__(self, program: RunProgram, addresses: AddressMap) -> None:
+    def __init__(self, program: RunProgram, addresses: AddressMap, engines: int) -> None:
         self.cells: dict[int, tuple[bool, slice]] = {}
         self.count: dict[bool, int] = {}
         for lram in (False, True):
             members = [b for b in addresses.address if (program.buffers[b].space is Space.LRAM) == lram]
             self._divide(members, lram, addresses)
-        self.last: dict[bool, dict[WaitFor, np.ndarray]] = {False: {}, True: {}}
+        self.last = {lram: np.full((engines, count), -1, np.int64) for lram, count in self.count.items()}
+        self.rows: dict[bool, dict[WaitFor, int]] = {False: {}, True: {}}
         self.known: dict[int, dict[WaitFor, int]] = {}
 
     def _divide(self, members: Sequence[int], lram: bool, addresses: AddressMap) -> None:
@@ -106,9 +111,8 @@ class _Tenants:
 
     def record(self, buffer: int, engine: WaitFor, position: int) -> None:
         lram, cells = self.cells[buffer]
-        if engine not in self.last[lram]:
-            self.last[lram][engine] = np.full(self.count[lram], -1, np.int64)
-        self.last[lram][engine][cells] = position
+        rows = self.rows[lram]
+        self.last[lram][rows.setdefault(engine, len(rows)), cells] = position
 
     def before(self, buffer: int) -> dict[WaitFor, int]:
         """Last access by each engine of every earlier buffer at these addresses.
@@ -117,8 +121,9 @@ class _Tenants:
         """
         if buffer not in self.known:
             lram, cells = self.cells[buffer]
-            latest = {engine: int(last[cells].max(initial=-1)) for engine, last in self.last[lram].items()}
-            self.known[buffer] = {engine: position for engine, position in latest.items() if position >= 0}
+            latest = self.last[lram][:, cells].max(axis=1, initial=-1).tolist()
+            rows = self.rows[lram]
+            self.known[buffer] = {engine: latest[row] for engine, row in rows.items() if latest[row] >= 0}
         return self.known[buffer]
 
 

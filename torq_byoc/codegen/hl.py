@@ -2,6 +2,7 @@
 
 Every operand is a declared access (buffer, effect, region), so passes work on any operation without
 knowing it: a new kind of op is hoisted, shared or removed by virtue of what it says it reads and writes.
+Ops and their parts are structs rather than dataclasses: a compilation makes hundreds of thousands of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
+import msgspec
 import numpy as np
 
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
@@ -44,6 +46,8 @@ class Effect(Enum):
     READ = "read"
     WRITE = "write"
 
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -57,8 +61,7 @@ class Buffer:
     content: np.ndarray | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(msgspec.Struct, frozen=True, gc=False):
     """One operand of an op.  ``region`` is a box of ``tensor``; None is the whole buffer."""
 
     buffer: int
@@ -76,8 +79,7 @@ class Access:
         return all(a < b + m and b < a + n for a, n, b, m in pairs)
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True, gc=False):
     """A DMA descriptor with both sides relative to their buffers (see ``isa.DmaDescriptor``)."""
 
     lram_offset: int
@@ -98,8 +100,7 @@ Addresses = Sequence[int] | Mapping[int, int]
 """LRAM byte address of every buffer, or of those that an operand needs, by buffer index."""
 
 
-@dataclass(frozen=True)
-class PlacedOperand:
+class PlacedOperand(msgspec.Struct, frozen=True, gc=False):
     """A ``kernels.kernel.Placement`` relative to a buffer; ``buffer`` -1 is an operand the tile leaves out.
 
     ``shape`` is that of the whole tensor, as the kernel sees it.
@@ -120,8 +121,7 @@ class PlacedOperand:
         return Placement(base + self.offset, self.region, self.strides, self.dtype, self.phases, self.phase_strides)
 
 
-@dataclass(frozen=True)
-class PlacedConstant:
+class PlacedConstant(msgspec.Struct, frozen=True, gc=False):
     """A ``kernels.kernel.ConstantPlacement`` relative to a buffer."""
 
     buffer: int
@@ -134,8 +134,7 @@ class PlacedConstant:
         return ConstantPlacement(addresses[self.buffer], self.first, self.count, self.granule_bytes)
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(msgspec.Struct, frozen=True, gc=False):
     """One kernel call: the part of the node's output that one slice computes, and its operands; with ``portion``
     that part of the reduction, sums being carried from call to call."""
 
@@ -147,8 +146,7 @@ class Invocation:
     portion: Portion | None = None
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(msgspec.Struct, frozen=True, gc=False):
     """XRAM to LRAM for a tile of a node, in a band of a fused group or in none (``ALONE``).
 
     ``cycles`` is the transfer time, for ordering decisions.
@@ -169,8 +167,7 @@ class Load:
         return (self.source, self.target)
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(msgspec.Struct, frozen=True, gc=False):
     """LRAM to XRAM."""
 
     node: str
@@ -187,8 +184,7 @@ class Store:
         return (self.source, self.target)
 
 
-@dataclass(frozen=True)
-class SliceCall:
+class SliceCall(msgspec.Struct, frozen=True, gc=False):
     """A kernel call of one slice, not yet cut into programs: what passes work on (see ``programs``).
 
     ``copies`` names the inputs whose elements the output holds unchanged, each with the distance of the two indices
@@ -210,8 +206,7 @@ class SliceCall:
         return self.operands
 
 
-@dataclass(frozen=True)
-class SliceRun:
+class SliceRun(msgspec.Struct, frozen=True, gc=False):
     """One slice program: tasks [first, last) of the kernel call.
 
     ``program`` is the LRAM buffer that must hold it, at ``program_offset``.

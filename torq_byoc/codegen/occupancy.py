@@ -7,6 +7,7 @@ are.  A cell is the unit of placement; offsets are multiples of it.
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import operator
 
@@ -29,10 +30,7 @@ class Occupancy:
 
     def taken_between(self, first: int, last: int) -> int:
         """Bit mask of the cells occupied in any slot from ``first`` to ``last``, both included."""
-        mask = 0
-        for slot in range(first, last + 1):
-            mask |= self._taken[slot]
-        return mask
+        return functools.reduce(operator.or_, self._taken[first : last + 1], 0)
 
     def room(self, taken: int, cells: int) -> int:
         """Bit mask of the positions at which ``cells`` free cells begin, given a mask of taken cells."""
@@ -50,7 +48,7 @@ class Occupancy:
 
         The longer the time, the less room there is: slots are tried by bisection.
         """
-        before = (self._taken[slot] for slot in range(first - 1, floor - 1, -1))
+        before = reversed(self._taken[floor:first])
         taken = list(itertools.accumulate(before, operator.or_, initial=self.taken_between(first, last)))
         fitting = bisect.bisect_left(taken, True, key=lambda mask: not self.room(mask, cells))
         return first + 1 - fitting if fitting else None

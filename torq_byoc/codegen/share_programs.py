@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from torq_byoc.codegen.declare import program_sources
@@ -89,7 +90,7 @@ def share_programs(ordered: OrderedProgram, images: Images) -> OrderedProgram:
 
 
 def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
-    return replace(op, program=renamed.get(op.program, op.program)) if isinstance(op, SliceRun) else op
+    return msgspec.structs.replace(op, program=renamed.get(op.program, op.program)) if isinstance(op, SliceRun) else op
 
 
 class _Places:

@@ -8,9 +8,9 @@ that keeps runs of four bytes gathers four bytes an address instead of one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from torq_byoc.kernels.dsl import LoopNest, cheapest
 from torq_byoc.kernels.views import View, Walk, collapse, walks

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.derive import Derivation

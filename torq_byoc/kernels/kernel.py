@@ -37,10 +37,7 @@ class Region(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """Number of elements."""
-        product = 1
-        for extent in self.extent:
-            product *= extent
-        return product
+        return math.prod(self.extent)
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,7 @@ class Layout:
         return math.prod(extent[:-2]) * math.prod(plane)
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, gc=False):
     """Where a tile of a tensor lies in LRAM.
 
     Attributes:
@@ -105,8 +101,7 @@ class PackedConstant:
     pieces: int = 1
 
 
-@dataclass(frozen=True)
-class ConstantPlacement:
+class ConstantPlacement(msgspec.Struct, frozen=True, gc=False):
     """Where granules [first, first + count) of a packed constant lie in LRAM, back to back."""
 
     address: int

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, AluConfig, OutputWindow, Plane, Role, Tag
 
 
-@dataclass(frozen=True)
-class LoopSpec:
+class LoopSpec(msgspec.Struct, frozen=True, gc=False):
     """A loop of the nest under the name by which operands give their strides."""
 
     name: str
@@ -19,8 +19,7 @@ class LoopSpec:
     tag: Tag = Tag.OTHER
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(msgspec.Struct, frozen=True, gc=False):
     """Where an operand lies in LRAM and how many bytes each loop moves it; loops not named do not.
 
     For a planar D operand (``LoopNest.plane``) the lane, kernel-row and kernel-column loops are moved by
@@ -29,11 +28,10 @@ class Operand:
 
     base: int
     dtype: DType
-    strides: Mapping[str, int] = field(default_factory=dict)
+    strides: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class LoopNest:
+class LoopNest(msgspec.Struct, frozen=True, gc=False):
     """One slice task in its logical form.
 
     Attributes:

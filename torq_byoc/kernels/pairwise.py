@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from torq_byoc.kernels.copies import copy_task
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, cheapest

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from torq_byoc.kernels.columns import whole_fit
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
 from torq_byoc.kernels.graph import Node, Rescale
@@ -190,7 +192,7 @@ def _gather_nest(tile: PoolTile, box: PhaseBox, lane: str) -> LoopNest:
     ]
     loops = [
         *(loop for loop in outer if loop.name != lane),
-        *(replace(loop, role=Role.LANE) for loop in outer if loop.name == lane),
+        *(msgspec.structs.replace(loop, role=Role.LANE) for loop in outer if loop.name == lane),
         LoopSpec("i", tile.taps.extent[0], Role.REDUCE),
         LoopSpec("j", tile.taps.extent[1], Role.REDUCE),
     ]

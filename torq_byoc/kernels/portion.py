@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -19,8 +20,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, SliceTask
 
 
-@dataclass(frozen=True)
-class Portion:
+class Portion(msgspec.Struct, frozen=True, gc=False):
     """A part of a reduction, and whether it is the first or the last one.
 
     ``box`` runs over the reduction axes of the kernel (``CarryingKernel.reduction``).

@@ -8,7 +8,9 @@ That needs operands whose planes are contiguous; where one is not, every stride 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from torq_byoc.kernels.kernel import Placement, Region
 from torq_byoc.kernels.phase_boxes import PhaseBox, phase_boxes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from torq_byoc.kernels.copies import copy_task
 from torq_byoc.kernels.graph import Node, OpGraph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -64,10 +65,16 @@ class Table(ElementwiseKernel):
         """One pass, or one a stride phase."""
         sources = self.operands(graph, node, region, inputs)
         bias = bias_view(node.rescale, region, constants, is_float=False)
-        table = tuple(map(tuple, np.asarray(node.attrs["table"], dtype=np.int64).tolist()))
+        table = _entries(np.asarray(node.attrs["table"], dtype=np.int64).tobytes())
         act = _table_act(graph, node)
         boxes = result_boxes(output, region, sources, bias)
         return [unary_task(box.target, box.operands[0], box.bias, box.extent, act, config, table) for box in boxes]
+
+
+@functools.lru_cache(maxsize=64)
+def _entries(table: bytes) -> tuple[tuple[int, int], ...]:
+    """(base, slope) pairs of a table of int64: all tiles of a node share theirs."""
+    return tuple((base, slope) for base, slope in np.frombuffer(table, np.int64).reshape(-1, 2).tolist())
 
 
 def _table_act(graph: OpGraph, node: Node) -> ActConfig:

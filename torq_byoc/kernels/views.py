@@ -8,7 +8,10 @@ one loop; the lanes go over the loop that costs the fewest cycles, the others be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.dsl import LoopSpec, Operand
@@ -20,8 +23,7 @@ from torq_byoc.npu_model.isa import OutputWindow, Role, SliceTask
 from torq_byoc.npu_model.timing import task_cycles
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True, gc=False):
     """An operand over a box of axes: LRAM byte address of its first element, bytes between neighbours.
 
     With a ``window`` the last axis runs over the flat positions of a plane (its stride is 0): there the writer's
@@ -62,11 +64,11 @@ def view(placement: Placement, start: Sequence[int]) -> View:
 def broadcast_region(shape: Sequence[int], output: Region) -> Region:
     """The part of a tensor that an output box reads under numpy's broadcasting rules."""
     lead = len(output.start) - len(shape)
-    pairs = [
-        (0, 1) if size == 1 else (output.start[lead + axis], output.extent[lead + axis])
-        for axis, size in enumerate(shape)
-    ]
-    return Region(tuple(start for start, _ in pairs), tuple(extent for _, extent in pairs))
+    start, extent = output.start[lead:], output.extent[lead:]
+    if 1 in shape:
+        start = tuple([0 if size == 1 else first for size, first in zip(shape, start, strict=True)])
+        extent = tuple([1 if size == 1 else count for size, count in zip(shape, extent, strict=True)])
+    return Region(start, extent)
 
 
 def broadcast_view(placement: Placement, shape: Sequence[int], output: Region) -> View:

@@ -26,6 +26,8 @@ class DType(Enum):
     is_float: bool
     """Whether it is a floating-point type."""
 
+    __hash__ = object.__hash__
+
     def __init__(self, name: str) -> None:
         self.numpy = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
         self.size = self.numpy.itemsize

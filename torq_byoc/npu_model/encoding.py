@@ -218,7 +218,8 @@ def _encode_window(window: OutputWindow) -> bytes:
     )
 
 
-def _encode_table(table: Sequence[tuple[int, int]]) -> bytes:
+@lru_cache(maxsize=64)
+def _encode_table(table: tuple[tuple[int, int], ...]) -> bytes:
     return pack(_TABLE, "look-up table", *(number for entry in table for number in entry))
 
 
@@ -238,11 +239,16 @@ def _decode_task(data: bytes) -> SliceTask:
     ndls = decode_ndls(reader, ndl_count, loop_count)
     table = None
     if flags & _HAS_TABLE:
-        numbers = reader.take(_TABLE)
-        table = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+        table = _decode_table(reader.raw(_TABLE.size))
     if reader.remaining:
         raise reader.malformed(f"{reader.remaining} bytes after the task's last field")
     return SliceTask(loops, vector, weights, ndls, alu, act, plane, window, table, fill)
+
+
+@lru_cache(maxsize=64)
+def _decode_table(raw: bytes) -> tuple[tuple[int, int], ...]:
+    numbers = _TABLE.unpack(raw)
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _decode_alu(reader: Reader) -> AluConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, pack
@@ -26,18 +27,8 @@ _DTYPE_CODE = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _KINDS = tuple(DimKind)
 
 
-def _twins(ndls: Sequence[Ndl]) -> list[int | None]:
-    """For every register descriptor the first one before it with the same dims, when there are any dims."""
-    twins: list[int | None] = []
-    first: list[tuple[tuple[NdlDim, ...], int]] = []
-    for position, ndl in enumerate(ndls):
-        twin = None
-        if ndl.agent not in MEMORY_AGENTS and ndl.dims:
-            twin = next((earlier for dims, earlier in first if dims == ndl.dims), None)
-            if twin is None:
-                first.append((ndl.dims, position))
-        twins.append(twin)
-    return twins
+_Walk = tuple[Agent, DType, tuple[NdlDim, ...]]
+"""A descriptor without its base."""
 
 
 def encode_ndls(ndls: Sequence[Ndl]) -> list[bytes]:
@@ -47,20 +38,38 @@ def encode_ndls(ndls: Sequence[Ndl]) -> list[bytes]:
         InternalError: a value does not fit its field.
     """
     parts = []
-    for ndl, twin in zip(ndls, _twins(ndls), strict=True):
-        code = ndl.agent | _DTYPE_CODE[ndl.dtype] << 4
-        count = bits("dims of a descriptor", len(ndl.dims), 7)
+    for ndl, (head, dims) in zip(ndls, _encoded_walks(_walks(ndls)), strict=True):
         if ndl.agent in MEMORY_AGENTS:
-            parts.append(pack(_NDL, ndl.agent.name, code, count))
-            parts.append(pack(_BASE, f"{ndl.agent.name} base", ndl.base))
-            parts += [_encode_memory_dim(dim) for dim in ndl.dims]
-            continue
-        if ndl.base or any(dim.stride for dim in ndl.dims):
+            parts += [head, pack(_BASE, f"{ndl.agent.name} base", ndl.base), dims]
+        elif ndl.base:
             raise does_not_fit(ndl.agent.name, ndl, "of a register descriptor, which has no address")
-        parts.append(pack(_NDL, ndl.agent.name, code, count if twin is None else _SHARED | twin))
-        if twin is None:
-            parts += [_encode_register_dim(dim) for dim in ndl.dims]
+        else:
+            parts += [head, dims]
     return parts
+
+
+def _walks(ndls: Sequence[Ndl]) -> tuple[_Walk, ...]:
+    return tuple([(ndl.agent, ndl.dtype, ndl.dims) for ndl in ndls])
+
+
+@lru_cache(maxsize=4096)
+def _encoded_walks(walks: tuple[_Walk, ...]) -> tuple[tuple[bytes, bytes], ...]:
+    """What stands before and after the base of every descriptor: tiles of a node differ in bases alone."""
+    first: dict[tuple[NdlDim, ...], int] = {}
+    encoded = []
+    for position, (agent, dtype, dims) in enumerate(walks):
+        code = agent | _DTYPE_CODE[dtype] << 4
+        count = bits("dims of a descriptor", len(dims), 7)
+        if agent in MEMORY_AGENTS:
+            encoded.append((pack(_NDL, agent.name, code, count), b"".join(map(_encode_memory_dim, dims))))
+            continue
+        if any(dim.stride for dim in dims):
+            raise does_not_fit(agent.name, dims, "of a register descriptor, which has no address")
+        twin = first.setdefault(dims, position) if dims else position
+        own = twin == position
+        head = pack(_NDL, agent.name, code, count if own else _SHARED | twin)
+        encoded.append((head, b"".join(map(_encode_register_dim, dims)) if own else b""))
+    return tuple(encoded)
 
 
 def _walk_word(dim: NdlDim) -> int:
@@ -81,11 +90,13 @@ def _encode_register_dim(dim: NdlDim) -> bytes:
 def ndls_bytes(ndls: Sequence[Ndl]) -> int:
     """Size of the encoded descriptors in bytes, without encoding them."""
     size = 0
-    for ndl, twin in zip(ndls, _twins(ndls), strict=True):
+    walked: set[tuple[NdlDim, ...]] = set()
+    for ndl in ndls:
         size += _NDL.size
         if ndl.agent in MEMORY_AGENTS:
             size += _BASE.size + _MEMORY_DIM.size * len(ndl.dims)
-        elif twin is None:
+        elif ndl.dims not in walked:
+            walked.add(ndl.dims)
             size += _REGISTER_DIM.size * len(ndl.dims)
     return size
 
@@ -102,7 +113,7 @@ def decode_ndls(reader: Reader, count: int, loops: int) -> tuple[Ndl, ...]:
         agent, dtype = Agent(code & 15), _DTYPES[code >> 4]
         if agent in MEMORY_AGENTS:
             base = reader.take(_BASE)[0]
-            dims = _decode_memory_dims(reader, dim_count)
+            dims = _decode_memory_dims(reader.raw(dim_count * _MEMORY_DIM.size))
         else:
             base = 0
             dims = _decode_register_dims(reader, dim_count, ndls)
@@ -112,8 +123,8 @@ def decode_ndls(reader: Reader, count: int, loops: int) -> tuple[Ndl, ...]:
     return tuple(ndls)
 
 
-def _decode_memory_dims(reader: Reader, count: int) -> tuple[NdlDim, ...]:
-    raw = reader.raw(count * _MEMORY_DIM.size)
+@lru_cache(maxsize=4096)
+def _decode_memory_dims(raw: bytes) -> tuple[NdlDim, ...]:
     return tuple(
         NdlDim(
             _KINDS[placed >> 24],
@@ -129,7 +140,11 @@ def _decode_memory_dims(reader: Reader, count: int) -> tuple[NdlDim, ...]:
 def _decode_register_dims(reader: Reader, count: int, ndls: Sequence[Ndl]) -> tuple[NdlDim, ...]:
     if count & _SHARED:
         return ndls[count ^ _SHARED].dims
-    raw = reader.raw(count * _REGISTER_DIM.size)
+    return _decode_walk(reader.raw(count * _REGISTER_DIM.size))
+
+
+@lru_cache(maxsize=4096)
+def _decode_walk(raw: bytes) -> tuple[NdlDim, ...]:
     return tuple(
         NdlDim(_KINDS[packed >> 14], word >> 28, word & 0xFFFFFFF, 0, packed & 0x3FFF)
         for word, packed in _REGISTER_DIM.iter_unpack(raw)

@@ -29,6 +29,8 @@ _WAIT = struct.Struct("<B")
 
 _ENGINES = (Engine.DMA_IN, Engine.DMA_OUT, Engine.SLICE, Engine.CSS)
 _CODE = {engine: code for code, engine in enumerate(_ENGINES)}
+_WAITS = tuple(WaitFor(_ENGINES[code & 15], code >> 4) if code & 15 < len(_ENGINES) else None for code in range(256))
+"""What every wait code says; None where it says nothing."""
 
 
 def encode_nss(tasks: Sequence[NssTask]) -> bytes:
@@ -113,6 +115,7 @@ def _decode_start(reader: Reader) -> Start:
 
 def _decode_wait(reader: Reader) -> WaitFor:
     code = reader.take(_WAIT)[0]
-    if code & 15 >= len(_ENGINES):
+    wait = _WAITS[code]
+    if wait is None:
         raise reader.malformed(f"wait code {code & 15}")
-    return WaitFor(_ENGINES[code & 15], code >> 4)
+    return wait

@@ -60,7 +60,11 @@ class Reader:
 
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
         """The fields of the next group."""
-        return layout.unpack(self.raw(layout.size))
+        start = self.offset
+        if layout.size > len(self._data) - start:
+            raise self.malformed(f"needs {layout.size} more bytes, has {self.remaining}")
+        self.offset += layout.size
+        return layout.unpack_from(self._data, start)
 
     def raw(self, size: int) -> bytes:
         """The next ``size`` bytes.

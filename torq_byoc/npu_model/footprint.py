@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
 from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.dtypes import DType
@@ -37,6 +38,17 @@ class TaskFootprint:
     def reads(self) -> np.ndarray:
         """The bytes any agent reads."""
         return intervals.union(self.operands.values())
+
+    def moved(self, task: SliceTask) -> TaskFootprint:
+        """That of a task, given that of the same task ``without_bases``."""
+        bases = {ndl.agent: ndl.base for ndl in task.ndls}
+        operands = {agent: read + bases[agent] for agent, read in self.operands.items()}
+        return TaskFootprint(operands, self.writes + bases.get(Agent.DEQW, 0), self.written_bytes)
+
+
+def without_bases(task: SliceTask) -> SliceTask:
+    """The task with all its operands at address 0."""
+    return replace(task, ndls=tuple([replace(ndl, base=0) for ndl in task.ndls]))
 
 
 def task_footprint(task: SliceTask) -> TaskFootprint:

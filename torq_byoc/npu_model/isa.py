@@ -1,7 +1,8 @@
 """The instruction set: slice tasks (NDL sets with ALU/ACT configuration), DMA descriptors, NSS tasks.
 
 Plain frozen data.  How it becomes bytes is ``encoding.py``; what it does is ``simulator.py``; what it
-costs is ``timing.py``; what it must respect is ``verifier.py``.
+costs is ``timing.py``; what it must respect is ``verifier.py``.  What a program has thousands of are structs rather
+than dataclasses: quicker to make, to compare and to look up.
 
 A slice task is one loop nest.  Its loops stand in ``SliceTask.loops``, outermost first, and every NDL
 dimension names the loop it walks, so an agent's address for a point of the nest is
@@ -24,10 +25,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
+import msgspec
+
 from torq_byoc.npu_model.dtypes import DType
 
 
-class Role(IntEnum):
+class _Code(IntEnum):
+    """A numbered choice.  It hashes as its number: an enumeration would hash its name, in Python, and tasks are looked
+    up by their parts hundreds of thousands of times in a compilation."""
+
+    __hash__ = int.__hash__
+
+
+class Role(_Code):
     """How the iterations of a loop are done (see above)."""
 
     PARALLEL = 0
@@ -36,7 +46,7 @@ class Role(IntEnum):
     REDUCE = 3
 
 
-class Tag(IntEnum):
+class Tag(_Code):
     """What a loop means to the agents (hardware doc 1.6); only I and J change behaviour (padding)."""
 
     OTHER = 0
@@ -50,8 +60,7 @@ class Tag(IntEnum):
     GROUP = 8  # G
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(msgspec.Struct, frozen=True, gc=False):
     """One loop of the nest: its meaning, its number of iterations, its role."""
 
     tag: Tag
@@ -59,7 +68,7 @@ class Loop:
     role: Role
 
 
-class Agent(IntEnum):
+class Agent(_Code):
     """The data movers of a slice (hardware doc 4.1)."""
 
     REF = 0
@@ -78,7 +87,7 @@ class Agent(IntEnum):
     ACBR = 13
 
 
-class DimKind(IntEnum):
+class DimKind(_Code):
     """L: done inside one cycle.  H: one cycle a step.  S: the output writer's plane walk, free."""
 
     L = 0
@@ -86,8 +95,7 @@ class DimKind(IntEnum):
     S = 2
 
 
-@dataclass(frozen=True)
-class NdlDim:
+class NdlDim(msgspec.Struct, frozen=True, gc=False):
     """One dimension of a descriptor.
 
     ``step`` iterations of the loop pass for each count of this dimension: a lane loop of extent 100 with
@@ -102,8 +110,7 @@ class NdlDim:
     step: int = 1
 
 
-@dataclass(frozen=True)
-class Ndl:
+class Ndl(msgspec.Struct, frozen=True, gc=False):
     """One agent's descriptor: dims outermost first; ``base`` is an LRAM byte address (0 for registers)."""
 
     agent: Agent
@@ -130,14 +137,14 @@ class Ndl:
         return 0
 
 
-class Op0(IntEnum):
+class Op0(_Code):
     """What the ALU makes of a data element D and a weight element W before it folds."""
 
     MUL = 0  # x = D * W
     DBYP = 1  # x = D
 
 
-class Op1(IntEnum):
+class Op1(_Code):
     """How x is folded into P over the reduce loops, and the start value."""
 
     ACC = 0  # P + x, from 0
@@ -161,7 +168,7 @@ class Op1(IntEnum):
     AMIN = 18
 
 
-class ActMode(IntEnum):
+class ActMode(_Code):
     """What ACT makes of a finished accumulator p."""
 
     ACT = 0  # bias, scale, shift, zero point, clip
@@ -178,7 +185,7 @@ class ActMode(IntEnum):
     TABLE = 11  # ACT up to the shift, saturate to int16, look up; then zero point, clip
 
 
-class Rounding(IntEnum):
+class Rounding(_Code):
     """Rounding of the rescale shift.  NTP (ties to plus infinity) is the chip's default."""
 
     NTP = 0
@@ -279,8 +286,7 @@ class ActConfig:
     sum_bits: int = 32
 
 
-@dataclass(frozen=True)
-class SliceTask:
+class SliceTask(msgspec.Struct, frozen=True, gc=False):
     """One configuration run of a slice.
 
     ``ndls`` holds at most one descriptor an agent.  DEDR and DEQW are required unless the task is a fill
@@ -323,9 +329,10 @@ class Engine(Enum):
     SLICE = "slice"
     CSS = "css"
 
+    __hash__ = object.__hash__
 
-@dataclass(frozen=True)
-class DmaDescriptor:
+
+class DmaDescriptor(msgspec.Struct, frozen=True, gc=False):
     """One transfer between XRAM and LRAM.
 
     The LRAM side is contiguous.  The XRAM side is a run of ``run`` bytes repeated over up to three
@@ -346,16 +353,14 @@ class DmaDescriptor:
         return total
 
 
-@dataclass(frozen=True)
-class StartDma:
+class StartDma(msgspec.Struct, frozen=True, gc=False):
     """Start a transfer; ``engine`` is DMA_IN (XRAM to LRAM) or DMA_OUT."""
 
     engine: Engine
     descriptor: DmaDescriptor
 
 
-@dataclass(frozen=True)
-class StartSlice:
+class StartSlice(msgspec.Struct, frozen=True, gc=False):
     """Start a slice on the encoded ``SliceTask`` sequence of ``size`` bytes at an LRAM address."""
 
     slice_index: int
@@ -366,16 +371,14 @@ class StartSlice:
 Start = StartDma | StartSlice
 
 
-@dataclass(frozen=True)
-class WaitFor:
+class WaitFor(msgspec.Struct, frozen=True, gc=False):
     """Wait until an engine is idle."""
 
     engine: Engine
     slice_index: int = 0
 
 
-@dataclass(frozen=True)
-class NssTask:
+class NssTask(msgspec.Struct, frozen=True, gc=False):
     """Start a set of engines at one moment, then wait until a set of engines is idle.
 
     A task may start an engine only when no job of that engine is outstanding.

@@ -144,6 +144,8 @@ class _Clock:
         self._slice_ends: dict[int, int] = {}
         self._bus = _Bus(shared=profile is not Profile.REFERENCE)
         self._events: dict[int, Event] = {}
+        self._cycles: dict[bytes, int] = {}
+        """Of the slice programs that have run."""
 
     def start(self, job: Job) -> None:
         if isinstance(job.start, StartDma):
@@ -152,7 +154,9 @@ class _Clock:
             self._bus.start(job, begin, dma_cycles(job.nbytes, self._config) + fixed)
             return
         begin = max(self._now, self._slice_ends.get(job.slice_index, 0))
-        end = begin + program_cycles(job.tasks)
+        if job.code not in self._cycles:
+            self._cycles[job.code] = program_cycles(job.tasks)
+        end = begin + self._cycles[job.code]
         self._slice_ends[job.slice_index] = end
         self._events[job.index] = Event(job.index, job.engine, job.slice_index, begin, end, 0)
 

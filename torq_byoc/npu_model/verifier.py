@@ -32,7 +32,7 @@ from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.provenance import job_seal, program_seal
 from torq_byoc.npu_model.trace import Job, Step, trace
 from torq_byoc.npu_model.verifier_buffers import Tenancies
-from torq_byoc.npu_model.verifier_jobs import JobAccess, slice_access, transfer_access
+from torq_byoc.npu_model.verifier_jobs import JobAccess, SliceJobs, transfer_access
 from torq_byoc.npu_model.verifier_memory import CODE, DATA, NSS, Memory
 from torq_byoc.npu_model.verifier_order import InFlight
 from torq_byoc.npu_model.verifier_static import static_problems
@@ -120,7 +120,7 @@ class _Run:
         self.xram = XramMap(program)
         self._memory = Memory(program, self.xram)
         self._flight = InFlight()
-        self._slices: dict[bytes, JobAccess] = {}
+        self._slices = SliceJobs(program.config)
         self._sums: dict[int, CarriedSums] = {}
         self._block = -1
         self._jobs = 0
@@ -210,10 +210,7 @@ class _Run:
     def _access(self, job: Job) -> JobAccess:
         if isinstance(job.start, StartDma):
             return transfer_access(job.start, self.program.config, self.xram)
-        key = job.start.address.to_bytes(8, "little", signed=True) + job.code
-        if key not in self._slices:
-            self._slices[key] = slice_access(job.start, job.tasks, job.code, self.program.config)
-        access = self._slices[key]
+        access = self._slices.access(job.start, job.tasks, job.code)
         if job.slice_index >= self.program.config.slices:
             return access.refused("engine", f"slice {job.slice_index} of {self.program.config.slices}")
         return access

@@ -50,7 +50,7 @@ class Tenancies:
             if self._state[number] == _OVER:
                 yield f"writes {self._name(number)}, {self._why_not(number)}"
         for what, touched, space, numbers in _touched(job, info, access):
-            stray = intervals.first_outside(touched, self._extent(numbers, space))
+            stray = self._stray(touched, numbers, space)
             if stray:
                 memory = "XRAM" if space else "LRAM"
                 yield f"{what} {memory} bytes {stray[0]:#x}..{stray[1]:#x}, outside the buffers declared for it"
@@ -62,18 +62,22 @@ class Tenancies:
                 continue
             low, high, space = self._low[number], self._high[number], self._space[number]
             live = self._live[space]
-            over = live[(self._low[live] < high) & (self._high[live] > low)]
-            self._state[over] = _OVER
+            over = (self._low[live] < high) & (self._high[live] > low)
+            self._state[live[over]] = _OVER
             self._state[number] = _LIVE
-            self._live[space] = np.append(np.setdiff1d(live, over, assume_unique=True), number)
+            self._live[space] = np.append(live[~over], number)
             memory.forget(int(low), int(high), lram=space == _LRAM)
 
-    def _extent(self, numbers: tuple[int, ...], space: int) -> np.ndarray:
-        return intervals.union(
-            intervals.interval(int(self._low[number]), int(self._high[number]))
-            for number in numbers
-            if self._space[number] == space
-        )
+    def _stray(self, touched: np.ndarray, numbers: tuple[int, ...], space: int) -> tuple[int, int] | None:
+        """The first interval that is touched outside some buffers of a memory, or None."""
+        if not len(touched):
+            return None
+        first, end = touched[0, 0], touched[-1, 1]
+        own = [number for number in numbers if self._space[number] == space]
+        if any(self._low[number] <= first and end <= self._high[number] for number in own):
+            return None
+        extent = [intervals.interval(int(self._low[number]), int(self._high[number])) for number in own]
+        return intervals.first_outside(touched, intervals.union(extent))
 
     def _name(self, number: int) -> str:
         memory = "XRAM" if self._space[number] else "LRAM"

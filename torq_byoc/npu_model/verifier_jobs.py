@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
 from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.config import NpuConfig
@@ -18,6 +19,7 @@ from torq_byoc.npu_model.footprint import (
     transfer_lram,
     transfer_xram,
     transfer_xram_bounds,
+    without_bases,
 )
 from torq_byoc.npu_model.isa import Agent, Engine, Ndl, Role, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.limits import task_problems, transfer_problems
@@ -81,50 +83,91 @@ def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAcc
     return access
 
 
-def slice_access(start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes, config: NpuConfig) -> JobAccess:
-    """What a slice job touches, its program included."""
-    own = intervals.interval(start.address, start.address + start.size)
-    problems = list(_lram_problems("its program", own, config))
-    tables = sum(len(task.table) * _TABLE_BYTES for task in tasks if task.table)
-    if len(code) - tables > config.slice_program_bytes:
-        text = f"a slice program of {len(code) - tables} bytes beside its tables, at most {config.slice_program_bytes}"
-        problems.append(("limit", text))
-    footprints: list[TaskFootprint] = []
-    for number, task in enumerate(tasks):
-        found = [("limit", f"task {number}: {text}") for text in task_problems(task, config)]
-        if not found:
-            footprint, found = _footprint(number, task, own, config)
-            footprints += [footprint] if footprint else []
-        problems += found
-    return JobAccess(
-        tuple(problems),
-        lram_reads=intervals.union([own, *(footprint.reads for footprint in footprints)]),
-        lram_writes=intervals.union(footprint.writes for footprint in footprints),
-        tasks=tuple(footprints),
-        code=(start.address, start.address + start.size),
-    )
+class SliceJobs:
+    """What slice jobs touch, with what they have in common worked out once.
+
+    A program that comes back at its old place is known by its bytes.  Tasks of which only the bases of their operands
+    differ, such as those of the tiles of a node, break the same limits and touch the same bytes further on.
+    """
+
+    def __init__(self, config: NpuConfig) -> None:
+        self._config = config
+        self._known: dict[tuple[int, bytes], JobAccess] = {}
+        self._limits: dict[Hashable, list[str]] = {}
+        self._footprints: dict[Hashable, TaskFootprint] = {}
+
+    def access(self, start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes) -> JobAccess:
+        """What a slice job touches, its program included."""
+        key = (start.address, code)
+        if key not in self._known:
+            self._known[key] = self._found(start, tasks, code)
+        return self._known[key]
+
+    def _found(self, start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes) -> JobAccess:
+        own = intervals.interval(start.address, start.address + start.size)
+        problems = list(_lram_problems("its program", own, self._config))
+        tables = sum(len(task.table) * _TABLE_BYTES for task in tasks if task.table)
+        most = self._config.slice_program_bytes
+        if len(code) - tables > most:
+            text = f"a slice program of {len(code) - tables} bytes beside its tables, at most {most}"
+            problems.append(("limit", text))
+        footprints: list[TaskFootprint] = []
+        for number, task in enumerate(tasks):
+            form = _form(task)
+            found = [("limit", f"task {number}: {text}") for text in self._broken_limits(task, form)]
+            if not found:
+                footprint, found = self._footprint(number, task, form, own)
+                footprints += [footprint] if footprint else []
+            problems += found
+        return JobAccess(
+            tuple(problems),
+            lram_reads=intervals.union([own, *(footprint.reads for footprint in footprints)]),
+            lram_writes=intervals.union(footprint.writes for footprint in footprints),
+            tasks=tuple(footprints),
+            code=(start.address, start.address + start.size),
+        )
+
+    def _broken_limits(self, task: SliceTask, form: Hashable) -> list[str]:
+        """The limits that a task breaks; a base breaks none as long as it fits its field."""
+        if not all(0 <= ndl.base < 1 << self._config.limits.address_bits for ndl in task.ndls):
+            return task_problems(task, self._config)
+        if form not in self._limits:
+            self._limits[form] = task_problems(task, self._config)
+        return self._limits[form]
+
+    def _footprint(
+        self, number: int, task: SliceTask, form: Hashable, own: np.ndarray
+    ) -> tuple[TaskFootprint | None, list[tuple[str, str]]]:
+        try:
+            if form not in self._footprints:
+                self._footprints[form] = task_footprint(without_bases(task))
+        except ValueError as error:
+            return None, [("bounds", f"task {number}: {error}")]
+        footprint = self._footprints[form].moved(task)
+        return footprint, list(_footprint_problems(number, task, footprint, own, self._config))
 
 
-def _footprint(
-    number: int, task: SliceTask, own: np.ndarray, config: NpuConfig
-) -> tuple[TaskFootprint | None, list[tuple[str, str]]]:
-    try:
-        footprint = task_footprint(task)
-    except ValueError as error:
-        return None, [("bounds", f"task {number}: {error}")]
-    problems: list[tuple[str, str]] = []
+def _form(task: SliceTask) -> Hashable:
+    """Everything about a task but the bases of its operands and the entries of its table."""
+    walks = tuple([(ndl.agent, ndl.dtype, ndl.dims) for ndl in task.ndls])
+    rest = (task.alu, task.act, task.plane, task.window, task.table and len(task.table), task.fill_value)
+    return (walks, task.loops, task.vector, task.weights, rest)
+
+
+def _footprint_problems(
+    number: int, task: SliceTask, footprint: TaskFootprint, own: np.ndarray, config: NpuConfig
+) -> Iterator[tuple[str, str]]:
     for agent, read in footprint.operands.items():
-        problems += _lram_problems(f"task {number}: {agent.name}", read, config)
-    problems += _lram_problems(f"task {number}: DEQW", footprint.writes, config)
+        yield from _lram_problems(f"task {number}: {agent.name}", read, config)
+    yield from _lram_problems(f"task {number}: DEQW", footprint.writes, config)
     if footprint.written_bytes != intervals.size(footprint.writes):
-        problems.append(("order", f"task {number} writes an LRAM byte twice"))
+        yield "order", f"task {number} writes an LRAM byte twice"
     if intervals.first_common(footprint.writes, own):
-        problems.append(("program", f"task {number} overwrites its own slice program"))
+        yield "program", f"task {number} overwrites its own slice program"
     for agent, read in footprint.operands.items():
         shared = intervals.first_common(footprint.writes, read)
         if shared and not _element_for_element(task, agent, footprint.writes):
-            problems.append(("order", f"task {number} writes LRAM byte {shared[0]:#x} that its {agent.name} reads"))
-    return footprint, problems
+            yield "order", f"task {number} writes LRAM byte {shared[0]:#x} that its {agent.name} reads"
 
 
 def _element_for_element(task: SliceTask, agent: Agent, writes: np.ndarray) -> bool:

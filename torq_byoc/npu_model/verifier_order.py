@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.isa import Engine, WaitFor
 from torq_byoc.npu_model.trace import Job
@@ -31,12 +29,7 @@ class InFlight:
             yield f"the engine is busy with job {self._running[engine][0]}, which nothing waited for"
         for other, (index, running) in self._running.items():
             if other != engine:
-                yield from _conflicts("LRAM", index, access.lram_writes, running.lram_reads, "writes", "reads")
-                yield from _conflicts("LRAM", index, access.lram_writes, running.lram_writes, "writes", "writes")
-                yield from _conflicts("LRAM", index, access.lram_reads, running.lram_writes, "reads", "writes")
-                yield from _conflicts("XRAM", index, access.xram_writes, running.xram_reads, "writes", "reads")
-                yield from _conflicts("XRAM", index, access.xram_writes, running.xram_writes, "writes", "writes")
-                yield from _conflicts("XRAM", index, access.xram_reads, running.xram_writes, "reads", "writes")
+                yield from _conflicts(index, access, running)
         self._running[engine] = (job.index, access)
 
     def wait(self, wait: WaitFor) -> None:
@@ -57,10 +50,17 @@ class InFlight:
         return sorted(index for engine, (index, _) in self._running.items() if engine != _SEQUENCER)
 
 
-def _conflicts(
-    memory: str, index: int, mine: np.ndarray, theirs: np.ndarray, my_verb: str, their_verb: str
-) -> Iterator[str]:
-    shared = intervals.first_common(mine, theirs)
-    if shared:
-        other = "the sequencer's block" if index < 0 else f"job {index}, in flight,"
-        yield f"{my_verb} {memory} bytes {shared[0]:#x}..{shared[1]:#x}, which {other} {their_verb}"
+def _conflicts(index: int, mine: JobAccess, theirs: JobAccess) -> Iterator[str]:
+    """Bytes that two jobs share and one of them writes."""
+    for memory, my_verb, own, their_verb, others in (
+        ("LRAM", "writes", mine.lram_writes, "reads", theirs.lram_reads),
+        ("LRAM", "writes", mine.lram_writes, "writes", theirs.lram_writes),
+        ("LRAM", "reads", mine.lram_reads, "writes", theirs.lram_writes),
+        ("XRAM", "writes", mine.xram_writes, "reads", theirs.xram_reads),
+        ("XRAM", "writes", mine.xram_writes, "writes", theirs.xram_writes),
+        ("XRAM", "reads", mine.xram_reads, "writes", theirs.xram_writes),
+    ):
+        shared = intervals.first_common(own, others) if own.size and others.size else None
+        if shared:
+            other = "the sequencer's block" if index < 0 else f"job {index}, in flight,"
+            yield f"{my_verb} {memory} bytes {shared[0]:#x}..{shared[1]:#x}, which {other} {their_verb}"

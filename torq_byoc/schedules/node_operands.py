@@ -194,9 +194,8 @@ class NodeOperands:
     def _tensor_parts(self, key: tuple[int, int, int], index: int) -> Cut:
         _, axis, tile = key
         regions = []
+        first, extent = [0] * len(self.shape), list(self.shape)
         for start in range(0, self.shape[axis], tile):
-            box = Region.whole(self.shape)
-            first, extent = list(box.start), list(box.extent)
             first[axis], extent[axis] = start, min(tile, self.shape[axis] - start)
             regions.append(self.input_region(index, Region(tuple(first), tuple(extent))))
         whole = self._stored(index, self._whole_regions[index])

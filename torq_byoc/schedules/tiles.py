@@ -94,13 +94,16 @@ def split_between_slices(region: Region, axis: int | None, step: int, slices: in
 
 def hull(a: Region | None, b: Region) -> Region:
     """The smallest box around both; an empty box adds nothing."""
-    if a is None or not a.size:
+    if a is None or a == b or not a.size:
         return b
     if not b.size:
         return a
-    start = tuple(min(x, y) for x, y in zip(a.start, b.start, strict=True))
-    ends = (max(x + m, y + n) for x, m, y, n in zip(a.start, a.extent, b.start, b.extent, strict=True))
-    return Region(start, tuple(end - begin for begin, end in zip(start, ends, strict=True)))
+    starts, extents = [], []
+    for x, m, y, n in zip(a.start, a.extent, b.start, b.extent, strict=True):
+        start = min(x, y)
+        starts.append(start)
+        extents.append(max(x + m, y + n) - start)
+    return Region(tuple(starts), tuple(extents))
 
 
 def _along(region: Region, axis: int, offset: int, extent: int) -> Region:

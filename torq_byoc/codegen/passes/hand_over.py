@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from torq_byoc.codegen.hl import (
     ALONE,
     Access,
@@ -130,9 +132,11 @@ class _Rewriting:
             box = hull(box, self.operands[other].region)
         place = self._new(operand, box, operand.phases)
         transfers, read = fill(place, self.config)
-        source, target = replace(first.source, region=read), Access(place.buffer, Effect.WRITE)
+        source, target = msgspec.structs.replace(first.source, region=read), Access(place.buffer, Effect.WRITE)
         self.joined[buffer] = [
-            replace(first, source=source, target=target, transfer=one, cycles=dma_cycles(one.nbytes, self.config))
+            msgspec.structs.replace(
+                first, source=source, target=target, transfer=one, cycles=dma_cycles(one.nbytes, self.config)
+            )
             for one in transfers
         ]
         self.places.update((other, _at(place)) for other, _ in loads)
@@ -149,7 +153,7 @@ def _at(place: PlacedOperand) -> Placing:
 
     def placed(operand: PlacedOperand) -> PlacedOperand:
         if operand.shape == place.shape:
-            return replace(place, dtype=operand.dtype)
+            return msgspec.structs.replace(place, dtype=operand.dtype)
         region = reshaped(place.region, place.shape, operand.shape)
         return tile_place(place.buffer, operand.shape, operand.dtype, region, place.phases)
 

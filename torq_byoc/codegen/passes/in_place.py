@@ -18,7 +18,9 @@ its addresses.  Calls say which inputs they only copy (``SliceCall.copies``); a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from torq_byoc.codegen.hl import Access, CallOp, CallProgram, Load, PlacedOperand, SliceCall, Store
 from torq_byoc.codegen.tile_places import DENSE, absent_place

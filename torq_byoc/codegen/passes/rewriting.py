@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from torq_byoc.codegen.hl import CallProgram, PlacedOperand, SliceCall, SliceRun
 
