@@ -1,34 +1,32 @@
 """Where LRAM buffers lie and when: results at the steps that make and read them, loads as early as memory allows.
 
-Time is counted in slots, one a step (a tile, or a part of one whose program is long).  A load issued in slot e runs
-beside the slices of step e; its buffer is occupied from e to the last step that reads it.  Results and resident
-tensors, whose lifetimes are given, are placed first; then every load, in the order of use: where a clean copy of its
-bytes can stay until then nothing is loaded, else it moves to the earliest slot from which its place in memory is free
-until it is needed.  What loads read from XRAM must have been stored before; their order is the business of
-``load_queue``.
+A load issued in slot e (``lifetimes``) runs beside the slices of step e; its buffer is occupied from e to the last step
+that reads it.  Results and resident tensors, whose lifetimes are given, are placed first; then every load, in the order
+of use: where a clean copy of its bytes can stay until then nothing is loaded, else it moves to the earliest slot from
+which its place in memory is free until it is needed.  What loads read from XRAM must have been stored before; their
+order is the business of ``load_queue``.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torq_byoc.codegen.clean_copies import Content, Copy
-from torq_byoc.codegen.hl import Access, Load, RunProgram, SliceRun, Space, Store
+from torq_byoc.codegen.hl import RunProgram
+from torq_byoc.codegen.lifetimes import (
+    Fetch,
+    Lifetime,
+    all_fetches,
+    fixed_lifetimes,
+    lingering_until,
+    ready_slot,
+    stores_by_buffer,
+)
 from torq_byoc.codegen.load_queue import FillingGaps, InOrder, Waiting
 from torq_byoc.codegen.occupancy import Occupancy, highest, lowest, span
 
 MAX_LOOKAHEAD = 96
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """Slots in which a buffer is occupied, both ends included."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,29 @@ class Early:
     Attributes:
         across_nodes: before the first step of their node.
         across_tiles: those of a node's later tiles while earlier ones run; results linger for their stores.
-        into_gaps: before a load that is used earlier but has to wait for a store.
     """
 
     across_nodes: bool = True
     across_tiles: bool = True
+
+    def floor(self, fetch: Fetch) -> int:
+        """The earliest slot that is allowed for the loads of a buffer."""
+        if fetch.tile and not self.across_tiles:
+            return fetch.first_use
+        return 0 if self.across_nodes else fetch.node_start
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How buffers look for their places; no choice is the best for every program.
+
+    Attributes:
+        into_gaps: loads may be issued before others that are used earlier but have to wait for a store.
+        largest_first: results are placed in the order of bytes times slots, not of slots alone.
+    """
+
     into_gaps: bool = False
+    largest_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,25 +69,6 @@ class Relief:
     punctual: frozenset[int] = frozenset()
     swept: frozenset[int] = frozenset()
     anew: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True)
-class _Fetch:
-    """All loads that fill one LRAM buffer: ``tile`` of a node whose first step is ``node_start``."""
-
-    buffer: int
-    first_use: int
-    last_use: int
-    sources: tuple[Access, ...]
-    node_start: int
-    tile: int
-    cycles: int
-
-    def floor(self, early: Early) -> int:
-        """The earliest slot that is allowed."""
-        if self.tile and not early.across_tiles:
-            return self.first_use
-        return 0 if early.across_nodes else self.node_start
 
 
 class Placement:
@@ -104,24 +100,23 @@ class Placement:
         self.reused: dict[int, int] = {}
         self.holders: dict[Content, int] = {}
 
-    def place(self, early: Early) -> dict[int, int] | None:
+    def place(self, early: Early, arrangement: Arrangement) -> dict[int, int] | None:
         """Issue slot of every fetched buffer; fills ``lifetimes`` and ``offsets``, or ``failed``."""
-        fetches = _fetches(self.program)
-        fixed = _fixed_lifetimes(self.program, fetches)
-        lingering = _lingering(self.program, fixed) if early.across_tiles else {}
-        longest_first = sorted(fixed, key=lambda b: (fixed[b].start - fixed[b].end, fixed[b].start, -self._cells(b), b))
-        for buffer in longest_first:
+        fetches = all_fetches(self.program)
+        fixed = fixed_lifetimes(self.program, fetches)
+        lingering = lingering_until(self.program, fixed) if early.across_tiles else {}
+        for buffer in sorted(fixed, key=self._rank(fixed, arrangement)):
             if not self._fixed(buffer, fixed[buffer], lingering.get(buffer)):
                 return None
             self._remember(buffer)
         slots: dict[int, int] = {}
-        stores = _stores_by_buffer(self.program)
-        queue = FillingGaps(self.program, MAX_LOOKAHEAD) if early.into_gaps else InOrder()
+        stores = stores_by_buffer(self.program)
+        queue = FillingGaps(self.program, MAX_LOOKAHEAD) if arrangement.into_gaps else InOrder()
         for fetch in fetches:
             if self._reuse(fetch):
                 continue
-            ready = _ready_slot(fetch, stores)
-            floor = max(fetch.first_use - MAX_LOOKAHEAD, ready, fetch.floor(early))
+            ready = ready_slot(fetch, stores)
+            floor = max(fetch.first_use - MAX_LOOKAHEAD, ready, early.floor(fetch))
             earliest = self._earliest(fetch, fetch.first_use if fetch.first_use in self.relief.punctual else floor)
             if earliest is None:
                 return None
@@ -149,6 +144,16 @@ class Placement:
             if self.lifetimes[holder].start <= failed.end and self.lifetimes[holder].end >= failed.start
         }
         return Relief(punctual, swept, known.anew | kept)
+
+    def _rank(self, lives: Mapping[int, Lifetime], arrangement: Arrangement) -> Callable[[int], tuple[int, ...]]:
+        """The order in which results are placed."""
+
+        def rank(buffer: int) -> tuple[int, ...]:
+            life, cells = lives[buffer], self._cells(buffer)
+            slots = life.end - life.start + 1
+            return (-slots * cells, buffer) if arrangement.largest_first else (-slots, life.start, -cells, buffer)
+
+        return rank
 
     def _cells(self, buffer: int) -> int:
         return max(1, -(-self.program.buffers[buffer].nbytes // self.cell))
@@ -188,7 +193,7 @@ class Placement:
         if buffer in self.copies:
             self.holders[self.copies[buffer].content] = buffer
 
-    def _reuse(self, fetch: _Fetch) -> bool:
+    def _reuse(self, fetch: Fetch) -> bool:
         """Let the copy that another node left stay until the fetch is needed, if its place is free for so long."""
         copy = self.copies.get(fetch.buffer)
         holder = self.holders.get(copy.content) if copy and fetch.buffer not in self.relief.anew else None
@@ -205,106 +210,16 @@ class Placement:
         self.reused[fetch.buffer] = holder
         return True
 
-    def _earliest(self, fetch: _Fetch, floor: int) -> int | None:
+    def _earliest(self, fetch: Fetch, floor: int) -> int | None:
         """The earliest slot, from ``floor`` on, in which a fetched buffer finds room to stay."""
         slot = self.occupancy.earliest(fetch.first_use, fetch.last_use, floor, self._cells(fetch.buffer))
         if slot is None:
             self.failed = Lifetime(fetch.first_use, fetch.last_use)
         return slot
 
-    def _fetch(self, fetch: _Fetch, slot: int) -> None:
+    def _fetch(self, fetch: Fetch, slot: int) -> None:
         """Place a fetched buffer from a slot on in which there is room."""
         taken = self.occupancy.taken_between(slot, fetch.last_use)
         position = highest(self.occupancy.room(taken, self._cells(fetch.buffer)))
         self._take(fetch.buffer, Lifetime(slot, fetch.last_use), position)
         self.fetched[fetch.buffer] = fetch.first_use
-
-
-def _fetches(program: RunProgram) -> list[_Fetch]:
-    """Fetched buffers in the order of their first use."""
-    sources: dict[int, list[Access]] = {}
-    loads: dict[int, Load] = {}
-    cycles: Counter[int] = Counter()
-    for op in program.ops:
-        if isinstance(op, Load):
-            cycles[op.target.buffer] += op.cycles
-            sources.setdefault(op.target.buffer, []).append(op.source)
-            loads.setdefault(op.target.buffer, op)
-    starts = node_starts(program)
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for op in program.ops:
-        if isinstance(op, SliceRun):
-            for access in op.accesses:
-                first.setdefault(access.buffer, op.step)
-                last[access.buffer] = op.step
-    fetches = []
-    for b, reads in sources.items():
-        if b in first:
-            start = starts.get(loads[b].node, first[b])
-            fetches.append(_Fetch(b, first[b], last[b], tuple(dict.fromkeys(reads)), start, loads[b].tile, cycles[b]))
-    return fetches
-
-
-def node_starts(program: RunProgram) -> dict[str, int]:
-    """First step of every node."""
-    starts: dict[str, int] = {}
-    for op in program.ops:
-        if isinstance(op, SliceRun):
-            starts.setdefault(op.node, op.step)
-    return starts
-
-
-def _fixed_lifetimes(program: RunProgram, fetches: Sequence[_Fetch]) -> dict[int, Lifetime]:
-    """Lifetimes of LRAM buffers that no load fills: tile results and resident tensors."""
-    loaded = {fetch.buffer for fetch in fetches}
-    lifetimes: dict[int, Lifetime] = {}
-    for op in program.ops:
-        for access in op.accesses:
-            buffer = access.buffer
-            if buffer in loaded or program.buffers[buffer].space is not Space.LRAM or isinstance(op, Load):
-                continue
-            known = lifetimes.get(buffer)
-            lifetimes[buffer] = Lifetime(known.start if known else op.step, op.step)
-    return lifetimes
-
-
-def _lingering(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[int, int]:
-    """For every stored result the slot of the next tile of the node that made it: as long as it stays, that tile has
-    another place and need not wait for the transfer.  A fused group runs its other nodes in between."""
-    steps: dict[str, list[int]] = {}
-    maker: dict[int, str] = {}
-    for op in program.ops:
-        if isinstance(op, SliceRun):
-            if op.node not in steps or steps[op.node][-1] != op.step:
-                steps.setdefault(op.node, []).append(op.step)
-            maker[op.invocation.output.buffer] = op.node
-    lingering = {}
-    for op in program.ops:
-        if isinstance(op, Store) and op.source.buffer in fixed:
-            own = steps[maker[op.source.buffer]]
-            position = bisect.bisect_right(own, fixed[op.source.buffer].end)
-            if position < len(own):
-                lingering[op.source.buffer] = own[position]
-    return lingering
-
-
-def _stores_by_buffer(program: RunProgram) -> dict[int, list[Store]]:
-    stores: dict[int, list[Store]] = {}
-    for op in program.ops:
-        if isinstance(op, Store):
-            stores.setdefault(op.target.buffer, []).append(op)
-    return stores
-
-
-def _ready_slot(fetch: _Fetch, stores: Mapping[int, Sequence[Store]]) -> int:
-    """First slot after every store that wrote what the fetch reads."""
-    ready = 0
-    for source in fetch.sources:
-        for store in reversed(stores.get(source.buffer, ())):
-            if store.step + 1 <= ready:
-                break
-            if store.target.conflicts_with(source):
-                ready = store.step + 1
-                break
-    return ready

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 from torq_byoc.codegen.clean_copies import Copy
 from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun
+from torq_byoc.codegen.lifetimes import Lifetime, node_starts
 from torq_byoc.codegen.passes.rewriting import renamed
-from torq_byoc.codegen.placement import Early, Lifetime, Placement, Relief, node_starts
+from torq_byoc.codegen.placement import Arrangement, Early, Placement, Relief
 
 MAX_ATTEMPTS = 40
 CELL_WORDS = 4
 EARLY = Early()
 PUNCTUAL = Early(False, False)
+PLAIN = Arrangement()
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ def order(
     word: int,
     early: Early = EARLY,
     copies: Mapping[int, Copy] | None = None,
+    arrangement: Arrangement = PLAIN,
 ) -> OrderedProgram | None:
     """Choose issue slots and LRAM offsets, and emit the linear order.
 
@@ -63,6 +66,7 @@ def order(
         word: bytes of an LRAM word.
         early: which loads may be issued before the step that needs them.
         copies: what buffers hold that XRAM holds as well, to be used again where they can stay.
+        arrangement: how buffers look for their places.
 
     Returns:
         Ops ordered slot by slot (loads issued in the slot, slice programs, stores), or None when some buffer finds no
@@ -71,7 +75,7 @@ def order(
     relief = Relief()
     for _ in range(MAX_ATTEMPTS):
         placement = Placement(program, capacity, word * CELL_WORDS, relief, copies or {})
-        slots = placement.place(early)
+        slots = placement.place(early, arrangement)
         if slots is not None:
             ops = _linear(program, slots, placement.reused)
             ahead = _early_loads(program, slots)

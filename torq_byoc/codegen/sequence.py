@@ -64,9 +64,8 @@ class _Sequencer:
         block.size += self._cost(task)
         self.starts, self.started = [], []
         for engine in waits:
-            position = self.outstanding.pop(engine, None)
-            if position is not None:
-                self.done[engine] = position
+            if engine in self.outstanding:
+                self.done[engine] = max(self.done.get(engine, -1), self.outstanding.pop(engine))
         if DMA_IN in waits:
             self.fetch_outstanding = False
 
@@ -91,7 +90,7 @@ class _Sequencer:
         self._start(start, engine, position, needed)
 
     def _fetch(self) -> None:
-        self._start(FETCH, DMA_IN, self.done.get(DMA_IN, -1), {})
+        self._start(FETCH, DMA_IN, -1, {})
         self.started[-1] = -1
         self.blocks[-1].fetched = True
         self.fetch_outstanding = True

@@ -20,7 +20,7 @@ import numpy as np
 
 from torq_byoc.codegen.declare import program_sources
 from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun
-from torq_byoc.codegen.placement import Lifetime
+from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.prefetch import OrderedProgram
 from torq_byoc.codegen.programs import invocation_tasks
 from torq_byoc.errors import InternalError

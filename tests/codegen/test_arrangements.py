@@ -1,0 +1,77 @@
+"""Several orders of one program: each is laid out without overlaps, and its price is that of the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+from codegen.infra import residual_graph
+
+from torq_byoc.codegen.arrangements import ARRANGEMENTS, arranged, order_cycles
+from torq_byoc.codegen.build import build
+from torq_byoc.codegen.clean_copies import clean_copies
+from torq_byoc.codegen.generate import generate
+from torq_byoc.codegen.hl import Effect, Load, SliceRun, Space
+from torq_byoc.codegen.passes import passes_for, run_passes
+from torq_byoc.codegen.placement import Early
+from torq_byoc.codegen.programs import with_programs
+from torq_byoc.errors import LramOverflowError
+from torq_byoc.npu_model.presets import preset
+from torq_byoc.schedules.plan import schedule
+
+CONFIG = preset("lram64")
+
+
+def in_steps(seed: int):
+    """A program before its loads are ordered, and the schedule and graph behind it."""
+    graph = residual_graph(seed, channels=24)
+    plan = schedule(graph, CONFIG, budget=0.8)
+    improved, _ = run_passes(build(graph, plan, CONFIG), passes_for(plan, CONFIG))
+    return graph, plan, with_programs(improved, graph, CONFIG)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_two_buffers_share_a_byte_at_one_time(seed):
+    program = in_steps(seed)[2]
+    orders = arranged(program, CONFIG, Early(), clean_copies(program))
+    assert 1 < len(orders) <= len(ARRANGEMENTS)
+    for ordered in orders:
+        places = {
+            buffer: (offset, offset + program.buffers[buffer].nbytes, ordered.lifetimes[buffer])
+            for buffer, offset in ordered.offsets.items()
+        }
+        assert all(end <= CONFIG.lram_usable for _, end, _ in places.values())
+        for (low, high, life), (other_low, other_high, other) in itertools.combinations(places.values(), 2):
+            apart = high <= other_low or other_high <= low
+            assert apart or life.end < other.start or other.end < life.start
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_buffer_is_loaded_before_it_is_read(seed):
+    program = in_steps(seed)[2]
+    for ordered in arranged(program, CONFIG, Early(), clean_copies(program)):
+        written = set()
+        for op in ordered.program.ops:
+            if isinstance(op, SliceRun):
+                assert {access.buffer for access in op.accesses if access.effect is Effect.READ} <= written
+                written |= {access.buffer for access in op.accesses if access.effect is Effect.WRITE}
+            elif isinstance(op, Load):
+                written.add(op.target.buffer)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_price_of_the_best_order_is_what_the_program_takes_without_the_sequencer(seed):
+    graph, plan, program = in_steps(seed)
+    best = min(map(order_cycles, arranged(program, CONFIG, Early(), clean_copies(program))))
+    generated = generate(graph, plan, CONFIG, disabled=("share-programs",))
+    total, blocks = generated.timeline.total_cycles, len(generated.program.blocks)
+    assert best <= total <= best + 150 * (blocks + 1)
+
+
+def test_without_room_the_remedy_is_named():
+    program = in_steps(0)[2]
+    largest = max(buffer.nbytes for buffer in program.buffers if buffer.space is Space.LRAM)
+    small = dataclasses.replace(CONFIG, name="small", lram_bytes=CONFIG.lram_reserve + largest)
+    with pytest.raises(LramOverflowError, match="cannot be laid out in LRAM together"):
+        arranged(program, small, Early(), {})

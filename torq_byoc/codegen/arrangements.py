@@ -1,0 +1,64 @@
+"""Several orders of one program: which way of looking for places suits it is found by trying.
+
+Where results lie decides how early loads find room beside them, and which programs come out equal; neither way of
+placing results is always the better one.  An order costs little next to a finished program, so all are made and timed
+on their loads, slice programs and stores alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torq_byoc.codegen.clean_copies import Copy
+from torq_byoc.codegen.dependencies import AddressMap, dependencies, start_times
+from torq_byoc.codegen.hl import RunProgram, Space
+from torq_byoc.codegen.placement import Arrangement, Early
+from torq_byoc.codegen.prefetch import PLAIN, PUNCTUAL, OrderedProgram, order
+from torq_byoc.errors import LramOverflowError
+from torq_byoc.npu_model.config import NpuConfig
+
+ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
+
+
+def arranged(
+    program: RunProgram, config: NpuConfig, allowed: Early, copies: Mapping[int, Copy]
+) -> list[OrderedProgram]:
+    """All orders whose buffers find room.
+
+    Args:
+        program: torq_hl after the passes.
+        config: the machine.
+        allowed: which loads may be issued early; where no such order fits, none is.
+        copies: what buffers hold that XRAM holds as well, to be used again where they can stay.
+
+    Raises:
+        LramOverflowError: nothing fits even without early loads.
+    """
+    for early in dict.fromkeys((allowed, PUNCTUAL)):
+        orders = [
+            ordered
+            for arrangement in (ARRANGEMENTS if early.across_nodes else (PLAIN,))
+            if (ordered := order(program, config.lram_usable, config.lram_word, early, copies, arrangement))
+        ]
+        if orders:
+            return orders
+    raise LramOverflowError(
+        "the tiles of this schedule cannot be laid out in LRAM together",
+        where=f"{config.name}, {config.lram_usable} usable bytes",
+        why="even without prefetching the buffers alive in one step leave no large enough gap",
+        remedy="schedule with a smaller budget, or choose a machine with more LRAM",
+    )
+
+
+def order_cycles(ordered: OrderedProgram) -> int:
+    """Cycles of an order: loads, slice programs and stores, without what the sequencer itself loads, and with every
+    tensor that leaves LRAM at an address of its own."""
+    program = ordered.program
+    address = dict(ordered.offsets)
+    end = 0
+    for buffer in program.buffers:
+        if buffer.space is not Space.LRAM:
+            address[buffer.index], end = end, end + buffer.nbytes
+    addresses = AddressMap(address, {index: program.buffers[index].nbytes for index in address})
+    starts = start_times(program.ops, dependencies(program, addresses))
+    return max((start + op.cycles for start, op in zip(starts, program.ops, strict=True)), default=0)

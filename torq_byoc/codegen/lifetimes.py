@@ -1,0 +1,128 @@
+"""When LRAM buffers are needed: by the steps that make and read them, by the loads that fill them.
+
+Time is counted in slots, one a step (a tile, or a part of one whose program is long).
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torq_byoc.codegen.hl import Access, Load, RunProgram, SliceRun, Space, Store
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """Slots in which a buffer is occupied, both ends included."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """All loads that fill one LRAM buffer: ``tile`` of a node whose first step is ``node_start``.
+
+    Uses are steps, ``cycles`` those of the transfers together.
+    """
+
+    buffer: int
+    first_use: int
+    last_use: int
+    sources: tuple[Access, ...]
+    node_start: int
+    tile: int
+    cycles: int
+
+
+def all_fetches(program: RunProgram) -> list[Fetch]:
+    """Fetched buffers in the order of their first use."""
+    sources: dict[int, list[Access]] = {}
+    loads: dict[int, Load] = {}
+    cycles: Counter[int] = Counter()
+    for op in program.ops:
+        if isinstance(op, Load):
+            cycles[op.target.buffer] += op.cycles
+            sources.setdefault(op.target.buffer, []).append(op.source)
+            loads.setdefault(op.target.buffer, op)
+    starts = node_starts(program)
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for op in program.ops:
+        if isinstance(op, SliceRun):
+            for access in op.accesses:
+                first.setdefault(access.buffer, op.step)
+                last[access.buffer] = op.step
+    fetches = []
+    for b, reads in sources.items():
+        if b in first:
+            start = starts.get(loads[b].node, first[b])
+            fetches.append(Fetch(b, first[b], last[b], tuple(dict.fromkeys(reads)), start, loads[b].tile, cycles[b]))
+    return fetches
+
+
+def node_starts(program: RunProgram) -> dict[str, int]:
+    """First step of every node."""
+    starts: dict[str, int] = {}
+    for op in program.ops:
+        if isinstance(op, SliceRun):
+            starts.setdefault(op.node, op.step)
+    return starts
+
+
+def fixed_lifetimes(program: RunProgram, fetches: Sequence[Fetch]) -> dict[int, Lifetime]:
+    """Lifetimes of LRAM buffers that no load fills: tile results and resident tensors."""
+    loaded = {fetch.buffer for fetch in fetches}
+    lifetimes: dict[int, Lifetime] = {}
+    for op in program.ops:
+        for access in op.accesses:
+            buffer = access.buffer
+            if buffer in loaded or program.buffers[buffer].space is not Space.LRAM or isinstance(op, Load):
+                continue
+            known = lifetimes.get(buffer)
+            lifetimes[buffer] = Lifetime(known.start if known else op.step, op.step)
+    return lifetimes
+
+
+def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[int, int]:
+    """For every stored result the slot of the next tile of the node that made it: as long as it stays, that tile has
+    another place and need not wait for the transfer.  A fused group runs its other nodes in between."""
+    steps: dict[str, list[int]] = {}
+    maker: dict[int, str] = {}
+    for op in program.ops:
+        if isinstance(op, SliceRun):
+            if op.node not in steps or steps[op.node][-1] != op.step:
+                steps.setdefault(op.node, []).append(op.step)
+            maker[op.invocation.output.buffer] = op.node
+    lingering = {}
+    for op in program.ops:
+        if isinstance(op, Store) and op.source.buffer in fixed:
+            own = steps[maker[op.source.buffer]]
+            position = bisect.bisect_right(own, fixed[op.source.buffer].end)
+            if position < len(own):
+                lingering[op.source.buffer] = own[position]
+    return lingering
+
+
+def stores_by_buffer(program: RunProgram) -> dict[int, list[Store]]:
+    """Stores by the XRAM buffer that they fill, in program order."""
+    stores: dict[int, list[Store]] = {}
+    for op in program.ops:
+        if isinstance(op, Store):
+            stores.setdefault(op.target.buffer, []).append(op)
+    return stores
+
+
+def ready_slot(fetch: Fetch, stores: Mapping[int, Sequence[Store]]) -> int:
+    """First slot after every store that wrote what the fetch reads."""
+    ready = 0
+    for source in fetch.sources:
+        for store in reversed(stores.get(source.buffer, ())):
+            if store.step + 1 <= ready:
+                break
+            if store.target.conflicts_with(source):
+                ready = store.step + 1
+                break
+    return ready
