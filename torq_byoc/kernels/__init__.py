@@ -19,5 +19,6 @@ from torq_byoc.kernels import (  # noqa: F401
     sum2,
     table,
     transpose,
+    weighted,
     window_max,
 )

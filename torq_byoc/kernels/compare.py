@@ -10,6 +10,7 @@ from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region, register
 from torq_byoc.kernels.pairwise import PairFold, PairKernel, pair_tasks
+from torq_byoc.kernels.result_boxes import ResultBox
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import ActConfig, AluConfig, Op0, Op1, SliceTask
 
@@ -54,4 +55,4 @@ class Compare(PairKernel):
         del constants
         target, (a, b) = self.views(graph, node, region, output, inputs)
         fold = PairFold(AluConfig(Op0.DBYP, _RELATIONS[node.attrs["relation"]][0]), ActConfig())
-        return pair_tasks(fold, (target, a, b), None, region.extent, config)
+        return pair_tasks(fold, ResultBox(region.extent, target, (a, b)), config)

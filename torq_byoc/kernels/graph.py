@@ -19,6 +19,10 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
                  inputs take int16 weights (int32 ones int8); bf16 takes floats.  One input may be constant.
 ``mul``          a, b broadcast; y = rescale(a*b); zero points already removed.  One may be constant.
 ``maximum``      a, b broadcast, same quantization; y = rescale(max(a, b)).  ``minimum`` alike.
+``weighted_max``  x of one byte, const weights int8[2,n]; attr axis: the output axis along which their columns run (or
+                 n is 1); y = rescale(max(x*weights[0], x*weights[1])).
+``weighted_sum``  a, b of one byte, const weights int8[2k,n]; attr axis; y = rescale(a*wa + b*wb), wa the sum of the
+                 first k rows, wb of the others.
 ``compare``      a, b broadcast, same quantization; attr relation "gt"|"ge"|"eq"; result 0/1.
 ``act``          x; attr mode: "ACT" (default: requantize, clip, relu, cast within integers or floats; integer
                  casts saturate), "ABS", "NEG", "FLR", "CEL", "I2F", "F2I", "CLZ"; rescale.  "LSL", "LSR", "ASR"

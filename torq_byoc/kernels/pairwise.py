@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from torq_byoc.kernels.copies import copy_task
-from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, cheapest
+from torq_byoc.kernels.dsl import LoopNest, LoopSpec, cheapest
 from torq_byoc.kernels.elementwise import ElementwiseKernel, broadcast_axes, input_types, product_of
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.kernels.result_boxes import ResultBox
 from torq_byoc.kernels.views import View, broadcast_strides, collapse, total_cost, walks
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, AluConfig, Role, SliceTask
 
 MAX_SPLIT = 8
 """Tasks that one tile may be split into where operand strides differ; ways with more are not tried if one has fewer."""
 
-_REDUCE = "r"
+_REDUCE, _TAP = "r", "tap"
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,35 @@ class PairFold:
     """What ALU and ACT do to the two operands.
 
     Attributes:
-        weight: the two weights (``pair_weights``), or None when the ALU takes D as it is.
+        weights: where the weights lie after the first one, or None when the ALU takes D as it is.
         vector: lanes a cycle; 0 for the widest.
     """
 
     alu: AluConfig
     act: ActConfig
-    weight: Operand | None = None
+    weights: WeightSteps | None = None
     vector: int = 0
 
+    @property
+    def taps(self) -> int:
+        """Weights of each operand."""
+        return self.weights.taps if self.weights else 1
 
-def pair_weights(address: int, dtype: DType) -> Operand:
-    """The W operand of two weights that lie side by side, one a reduce step."""
-    return Operand(address, dtype, {_REDUCE: dtype.size})
+
+@dataclass(frozen=True)
+class WeightSteps:
+    """Bytes from the weight of one operand to that of the other, and from tap to tap.
+
+    With several ``taps`` an operand is multiplied that many times: its weight is the sum of theirs.
+    """
+
+    operand: int
+    tap: int = 0
+    taps: int = 1
+
+    def strides(self) -> dict[str, int]:
+        """Of the W operand over the reduce loops."""
+        return {_REDUCE: self.operand, _TAP: self.tap}
 
 
 class PairKernel(ElementwiseKernel):
@@ -77,25 +92,15 @@ def needs_broadcast(graph: OpGraph, node: Node) -> tuple[int, ...]:
     return kernel.needs_broadcast(graph, node) if isinstance(kernel, PairKernel) else ()
 
 
-def pair_tasks(
-    fold: PairFold, operands: tuple[View, View, View], bias: View | None, extent: Sequence[int], config: NpuConfig
-) -> list[SliceTask]:
-    """The cheapest tasks that fold two tensors over a box.
-
-    Args:
-        fold: what the slice computes.
-        operands: output, first and second operand over the box.
-        bias: the B operand over the box, if any.
-        extent: the box.
-        config: the machine.
-    """
-    ways = list(_ways(operands))
+def pair_tasks(fold: PairFold, box: ResultBox, config: NpuConfig) -> list[SliceTask]:
+    """The cheapest tasks that fold the two operands of a box."""
+    ways, extent = list(_ways(box)), box.extent
     counts = [product_of(extent, _unlike_axes(way.first, way.second, extent)) for way in ways]
     if counts[0] == 1:
-        return _split(fold, ways[0], bias, extent, config)
+        return _split(fold, ways[0], box, config)
     few = max(min(counts), MAX_SPLIT)
     options = [
-        [*way.copies(extent, config), *_split(fold, way, bias, extent, config)]
+        [*way.copies(extent, config), *_split(fold, way, box, config)]
         for way, count in zip(ways, counts, strict=True)
         if count <= few
     ]
@@ -104,11 +109,7 @@ def pair_tasks(
 
 def fold_boxes(fold: PairFold, boxes: Sequence[ResultBox], config: NpuConfig) -> list[SliceTask]:
     """``pair_tasks`` of all boxes of a result."""
-    tasks = []
-    for box in boxes:
-        first, second = box.operands
-        tasks += pair_tasks(fold, (box.target, first, second), box.bias, box.extent, config)
-    return tasks
+    return [task for box in boxes for task in pair_tasks(fold, box, config)]
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,9 @@ class _Way:
         return [copy_task(self.copied, replace(self.out, dtype=self.copied.dtype), extent, config)]
 
 
-def _ways(operands: tuple[View, View, View]) -> Iterator[_Way]:
+def _ways(box: ResultBox) -> Iterator[_Way]:
     """Fold where the operands lie, or with one of them copied where the output goes."""
-    out, first, second = operands
+    out, (first, second) = box.target, box.operands
     yield _Way(out, first, second)
     if out.dtype.size == first.dtype.size and out.window is None:
         there = replace(out, dtype=first.dtype)
@@ -142,42 +143,38 @@ def _unlike_axes(a: View, b: View, extent: Sequence[int]) -> list[int]:
     return [axis for axis, size in enumerate(extent) if size > 1 and a.strides[axis] != b.strides[axis]]
 
 
-def _split(fold: PairFold, way: _Way, bias: View | None, extent: Sequence[int], config: NpuConfig) -> list[SliceTask]:
+def _split(fold: PairFold, way: _Way, box: ResultBox, config: NpuConfig) -> list[SliceTask]:
     """One task for every index of the axes on which the folded views walk differently."""
-    unlike = _unlike_axes(way.first, way.second, extent)
-    inner = tuple(1 if axis in unlike else size for axis, size in enumerate(extent))
+    unlike = _unlike_axes(way.first, way.second, box.extent)
+    inner = tuple(1 if axis in unlike else size for axis, size in enumerate(box.extent))
     tasks = []
-    for index in itertools.product(*(range(size if axis in unlike else 1) for axis, size in enumerate(extent))):
+    for index in itertools.product(*(range(size if axis in unlike else 1) for axis, size in enumerate(box.extent))):
         out, first, second = (operand.shifted(index) for operand in (way.out, way.first, way.second))
-        shifted = bias.shifted(index) if bias else None
-        tasks.append(_fold_task(fold, out, first, second, shifted, inner, config))
+        bias, weight = (entries and entries.shifted(index) for entries in (box.bias, box.weight))
+        tasks.append(_fold_task(fold, ResultBox(inner, out, (first, second), bias, weight), config))
     return tasks
 
 
-def _fold_task(
-    fold: PairFold,
-    out: View,
-    first: View,
-    second: View,
-    bias: View | None,
-    extent: Sequence[int],
-    config: NpuConfig,
-) -> SliceTask:
-    """One task; ``first`` and ``second`` have equal strides on every axis longer than 1."""
-    extents, views = collapse(extent, (out, first, *([bias] if bias else [])))
+def _fold_task(fold: PairFold, box: ResultBox, config: NpuConfig) -> SliceTask:
+    """One task; the operands have equal strides on every axis longer than 1."""
+    first, second = box.operands
+    present = {"out": box.target, "data": first, "bias": box.bias, "weight": box.weight}
+    names = [name for name, operand in present.items() if operand is not None]
+    extents, collapsed = collapse(box.extent, [operand for operand in present.values() if operand is not None])
+    views = dict(zip(names, collapsed, strict=True))
     step = {_REDUCE: second.address - first.address}
 
     def nests() -> Iterator[LoopNest]:
-        for walk in walks(extents, out):
+        for walk in walks(extents, box.target):
             yield LoopNest(
-                (*walk.loops, LoopSpec(_REDUCE, 2, Role.REDUCE)),
-                walk.operand(views[0]),
-                walk.operand(views[1], step),
-                fold.weight,
-                walk.operand(views[2]) if bias else None,
+                (*walk.loops, LoopSpec(_REDUCE, 2, Role.REDUCE), LoopSpec(_TAP, fold.taps, Role.REDUCE)),
+                walk.operand(views["out"]),
+                walk.operand(views["data"], step),
+                walk.operand(views["weight"], fold.weights.strides()) if fold.weights else None,
+                walk.operand(views["bias"]) if box.bias else None,
                 fold.alu,
                 fold.act,
-                window=out.window,
+                window=box.target.window,
                 vector=min(filter(None, (walk.vector, fold.vector)), default=0),
             )
 

@@ -23,16 +23,21 @@ _SPLIT_BYTES = 2
 
 @dataclass(frozen=True)
 class ResultBox:
-    """Views over one box: the result, the operands, and the B operand where there is one."""
+    """Views over one box: the result, the operands, and the B and W operands where there are any."""
 
     extent: tuple[int, ...]
     target: View
     operands: tuple[View, ...]
-    bias: View | None
+    bias: View | None = None
+    weight: View | None = None
 
 
 def result_boxes(
-    output: Placement, region: Region, operands: Sequence[View], bias: View | None = None
+    output: Placement,
+    region: Region,
+    operands: Sequence[View],
+    bias: View | None = None,
+    weight: View | None = None,
 ) -> list[ResultBox]:
     """The boxes that together are ``region`` of an output tile.
 
@@ -40,17 +45,18 @@ def result_boxes(
         output: where the tile lies; covers the region.
         region: the box to write, at least two axes for a tile in stride phases.
         operands: data over that box, dense.
-        bias: the B operand over that box.
+        bias, weight: the B and the W operand over that box.
     """
+    entries = (bias, weight)
     if output.phases == (1, 1):
-        return [ResultBox(region.extent, view(output, region.start), tuple(operands), bias)]
-    views = (*operands, *([bias] if bias else []))
+        return [ResultBox(region.extent, view(output, region.start), tuple(operands), *entries)]
+    views = (*operands, *filter(None, entries))
     plane = region.extent[-2] * region.extent[-1]
     alike = all(_steps(operand, region) == _steps(operands[0], region) for operand in operands)
     flat = all(operand.strides[-2] == operand.strides[-1] * region.extent[-1] for operand in views)
     if alike and flat and plane > 1 and output.dtype.size <= _SPLIT_BYTES:
-        return [_flat(output, region, operands, bias)]
-    return [_of_phase(box, output, region, operands, bias) for box in phase_boxes(output, region)]
+        return [_flat(output, region, operands, entries)]
+    return [_of_phase(box, output, region, operands, entries) for box in phase_boxes(output, region)]
 
 
 def _steps(operand: View, region: Region) -> list[int]:
@@ -58,7 +64,7 @@ def _steps(operand: View, region: Region) -> list[int]:
     return [stride for stride, extent in zip(operand.strides, region.extent, strict=True) if extent > 1]
 
 
-def _flat(output: Placement, region: Region, operands: Sequence[View], bias: View | None) -> ResultBox:
+def _flat(output: Placement, region: Region, operands: Sequence[View], entries: Sequence[View | None]) -> ResultBox:
     address, window = output_window(output, region, region.extent[-1], 0)
     target = View(address, output.dtype, (*output.strides[:-2], 0), window)
 
@@ -66,11 +72,13 @@ def _flat(output: Placement, region: Region, operands: Sequence[View], bias: Vie
         return replace(operand, strides=(*operand.strides[:-2], operand.strides[-1]))
 
     extent = (*region.extent[:-2], region.extent[-2] * region.extent[-1])
-    return ResultBox(extent, target, tuple(map(flattened, operands)), flattened(bias) if bias else None)
+    return ResultBox(
+        extent, target, tuple(map(flattened, operands)), *(entry and flattened(entry) for entry in entries)
+    )
 
 
 def _of_phase(
-    box: PhaseBox, output: Placement, region: Region, operands: Sequence[View], bias: View | None
+    box: PhaseBox, output: Placement, region: Region, operands: Sequence[View], entries: Sequence[View | None]
 ) -> ResultBox:
     offset = [0] * len(region.start)
     offset[-2:] = [first - start for first, start in zip(box.first, region.start[-2:], strict=True)]
@@ -81,4 +89,5 @@ def _of_phase(
 
     target = View(box.address, output.dtype, output.strides)
     extent = (*region.extent[:-2], *box.count)
-    return ResultBox(extent, target, tuple(map(strided, operands)), strided(bias) if bias else None)
+    moved = (entry and strided(entry) for entry in entries)
+    return ResultBox(extent, target, tuple(map(strided, operands)), *moved)

@@ -12,11 +12,11 @@ from torq_byoc.kernels.dsl import LoopNest, Operand, cheapest
 from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
-from torq_byoc.kernels.pairwise import PairFold, PairKernel, fold_boxes, pair_weights
+from torq_byoc.kernels.pairwise import PairFold, PairKernel, WeightSteps, fold_boxes
 from torq_byoc.kernels.result_boxes import ResultBox, result_boxes
 from torq_byoc.kernels.results import finish, node_act, widen
 from torq_byoc.kernels.sum_plan import SumPlan, plan_sum, weights_as_seen
-from torq_byoc.kernels.views import collapse, walks
+from torq_byoc.kernels.views import View, collapse, walks
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, ActMode, AluConfig, Op0, SliceTask
@@ -82,13 +82,15 @@ class Sum2(PairKernel):
         bias = bias_view(plan.rescale, region, constants, is_float=data.is_float)
         act = node_act(node, ActMode.ACT, data)
         alu = AluConfig(Op0.DBYP if plan.weights is None else Op0.MUL, plan.fold)
-        weight = None
+        weight, steps = None, None
         if plan.weights is not None:
-            weight = pair_weights(constants[0].granule(0), DType.of(plan.weights.dtype))
-        boxes = result_boxes(output, region, operands, bias)
+            kind = DType.of(plan.weights.dtype)
+            weight = View(constants[0].granule(0), kind, (0,) * len(region.start))
+            steps = WeightSteps(kind.size)
+        boxes = result_boxes(output, region, operands, bias, weight)
         if len(operands) == 2:
-            return fold_boxes(PairFold(alu, act, weight), boxes, config)
-        return [_single(alu, act, weight, box, config) for box in boxes]
+            return fold_boxes(PairFold(alu, act, steps), boxes, config)
+        return [_single(alu, act, box, config) for box in boxes]
 
 
 def _plan(graph: OpGraph, node: Node) -> SumPlan:
@@ -106,13 +108,12 @@ def _plan(graph: OpGraph, node: Node) -> SumPlan:
 def _single(
     alu: AluConfig,
     act: ActConfig,
-    weight: Operand | None,
     box: ResultBox,
     config: NpuConfig,
 ) -> SliceTask:
     """One tensor times one weight, the other operand in the bias."""
     extents, views = collapse(box.extent, (box.target, *box.operands, *([box.bias] if box.bias else [])))
-    factor = None if weight is None else Operand(weight.base, weight.dtype)
+    factor = Operand(box.weight.address, box.weight.dtype) if box.weight else None
 
     def nests() -> Iterator[LoopNest]:
         for walk in walks(extents, views[0]):

@@ -31,6 +31,7 @@ _OUTPUT = {Agent.ACPR, Agent.DEQW}
 _WEIGHT = {Agent.DEWR, Agent.CEWW, Agent.CEWR}
 _BIAS = {Agent.DEBR, Agent.ACBW, Agent.ACBR}
 _COMPARISONS = {Op1.GT, Op1.GE, Op1.EQ}
+_SUMS = {Op1.ACC, Op1.SACC}
 
 
 def task_problems(task: SliceTask, config: NpuConfig) -> list[str]:
@@ -164,7 +165,10 @@ def _alu(task: SliceTask, config: NpuConfig) -> Iterator[str]:
     width = config.vector_width(data.dtype, kind, task.weights)
     if task.vector > width:
         yield f"{task.vector} lanes of {data.dtype.value}, at most {width}"
-    needed = task.vector * task.weights * accumulator_lanes(data.dtype, kind)
+    lanes = accumulator_lanes(data.dtype, kind)
+    if kind and lanes > 1 and task.alu and task.alu.op1 not in _SUMS:
+        yield f"{task.alu.op1.name} of products that lie in {lanes} accumulators each, which fold on their own"
+    needed = task.vector * task.weights * lanes
     if needed > config.accumulators:
         yield f"{needed} accumulators, {config.accumulators}"
 

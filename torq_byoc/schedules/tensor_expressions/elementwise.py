@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +38,27 @@ def extremum(graph: OpGraph, node: Node, operands: Operands) -> Any:
     from tvm import te
 
     return _binary(graph, node, operands, te.max if node.op == "maximum" else te.min)
+
+
+@defines("weighted_max", "weighted_sum")
+def weighted(graph: OpGraph, node: Node, operands: Operands) -> Any:
+    """The larger of two multiples of x, or a weighted sum; weights along an axis."""
+    from tvm import te
+
+    stage, axis = ActStage.of(graph, node, operands), int(node.attrs["axis"])
+    *data, weights = operands.inputs
+    rows, columns = graph.tensors[node.inputs[-1]].shape
+
+    def element(*index: Any) -> Any:
+        column = index[axis] if columns > 1 else 0
+        factors = [weights[row, column].astype("int64") for row in range(rows)]
+        values = [tensor(*index).astype("int64") for tensor in data]
+        if len(values) == 1:
+            return stage.requantize(te.max(*(values[0] * factor for factor in factors)), index)
+        products = [values[2 * row // rows] * factor for row, factor in enumerate(factors)]
+        return stage.requantize(functools.reduce(operator.add, products), index)
+
+    return te.compute(stage.shape, element, name=RESULT)
 
 
 @defines("compare")
