@@ -27,6 +27,7 @@ from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.float_model import observe
 from torq_byoc.quantize.parameters import TensorQuantization
+from torq_byoc.quantize.prelu_inputs import centre_prelu_inputs
 
 OPSETS = {"int8": 13, "int16": 21}
 
@@ -166,6 +167,7 @@ class _Writer:
         integer = [node for node in self.graph.node if self._has_integer_form(node)]
         found = share_add_units(integer, found, self._integer_producer)
         found = share_concat_scales(integer, found, self._integer_producer, self._sole_integer_reader)
+        found = centre_prelu_inputs(integer, found, self._integer_producer, self._sole_integer_reader)
         for value in self.graph.input:
             self._quantize_if_read(value.name, found)
         for node in self.graph.node:
