@@ -14,6 +14,7 @@ from torq_byoc.kernels.graph import Node, Rescale
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.phase_boxes import PhaseBox, phase_boxes
 from torq_byoc.kernels.planes import PlaneWalk, WindowGeometry
+from torq_byoc.kernels.pool_columns import ColumnGroup
 from torq_byoc.kernels.portion import Portion, alu_config
 from torq_byoc.kernels.rescaling import act_config, is_uniform, pair_bytes, pair_type
 from torq_byoc.kernels.windows import Axis
@@ -40,11 +41,16 @@ def planar_geometry(rows: Axis, columns: Axis) -> WindowGeometry | None:
     """
     if rows.stride * columns.stride > _MOST_PHASES and borderless(rows) and borderless(columns):
         return None
-    if not all(axis.is_walkable and _is_grid(axis) for axis in (rows, columns)):
+    if not all(map(is_walkable, (rows, columns))):
         return None
     if whole_fit(columns.folded(), zero_taps=False) is None:
         return None
     return WindowGeometry(rows, columns)
+
+
+def is_walkable(axis: Axis) -> bool:
+    """Whether a plane walk can follow an axis whatever its border: of a folded kernel it visits exactly the taps."""
+    return axis.is_walkable and _is_grid(axis)
 
 
 def whole_frame(rows: Axis, columns: Axis) -> tuple[int, int]:
@@ -72,7 +78,7 @@ def _is_grid(axis: Axis) -> bool:
 
 @dataclass(frozen=True)
 class PoolTile:
-    """One tile of a pool and where it lies."""
+    """One tile of a pool and where it lies; ``groups`` of columns where one walk cannot express the border."""
 
     node: Node
     rows: Axis
@@ -82,6 +88,7 @@ class PoolTile:
     source: Placement
     entries: ConstantPlacement | None
     fold: Op1
+    groups: tuple[ColumnGroup, ...] = ()
     portion: Portion | None = None
 
     @property
@@ -90,18 +97,27 @@ class PoolTile:
         return self.portion.box if self.portion else Region.whole((self.rows.kernel, self.columns.kernel))
 
     def planar(self) -> list[LoopNest]:
-        """Lanes along the pixels of a plane; empty when the walk cannot be expressed.
+        """Lanes along the pixels of a plane, a nest for each group of columns; empty when no walk can be expressed.
 
         Per-pixel entries are packed for a frame as wide as the whole tensor's; where the tile's rows lie further
         apart, every row is a nest of its own.
         """
         geometry = planar_geometry(self.rows, self.columns)
         if geometry is None:
-            return []
+            return [part._plane_nest(WindowGeometry(self.rows, part.columns)) for part in self._by_columns()]
         pitch = self.source.strides[-2] // self.source.dtype.size
         if per_pixel(self.node.rescale) and pitch != whole_frame(self.rows, self.columns)[1]:
             return [replace(self, region=row)._plane_nest(geometry) for row in _rows(self.region)]
         return [self._plane_nest(geometry)]
+
+    def _by_columns(self) -> Iterator[PoolTile]:
+        """The parts of the tile that lie in each group of columns."""
+        region = self.region
+        for group in self.groups:
+            first, end = max(group.first, region.start[3]), min(group.end, region.start[3] + region.extent[3])
+            if first < end:
+                part = Region((*region.start[:3], first), (*region.extent[:3], end - first))
+                yield replace(self, columns=group.axis, region=part)
 
     def _plane_nest(self, geometry: WindowGeometry) -> LoopNest:
         walk = geometry.walk(self.region, self.output, self.source, self.node.attrs.get("pad_value", 0))

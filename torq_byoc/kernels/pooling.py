@@ -1,11 +1,14 @@
 """Max and sum pools: the ALU folds the pixels under the kernel, without weights.
 
 Nests that do the same are compared by their cycles: lanes along the pixels of a plane (``pool_nests.plane``), or
-gathered lanes along channels or columns for windows that need no border (global pools, large strides).
+gathered lanes along channels or columns for windows that need no border (global pools, large strides).  A border that
+lies at one side only is left out of the windows (``pool_columns``).
 """
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,11 +19,13 @@ from torq_byoc.kernels.conv_reference import pad_plane, tap_view
 from torq_byoc.kernels.dsl import build
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Layout, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.pool_columns import ColumnGroup, column_groups
 from torq_byoc.kernels.pool_nests import (
     PoolTile,
     borderless,
     carried,
     gathered,
+    is_walkable,
     per_pixel,
     planar_geometry,
     whole_frame,
@@ -30,6 +35,7 @@ from torq_byoc.kernels.rescaling import is_identity, is_uniform, pairs, rescaled
 from torq_byoc.kernels.results import float_fold_vector
 from torq_byoc.kernels.windows import Axis, explicit_pads, window_axes
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Op1, SliceTask
 from torq_byoc.npu_model.timing import program_cycles
 
@@ -53,7 +59,7 @@ class _Pool(CarryingKernel):
         giving the pool pads of 0, makes it possible.
         """
         rows, columns = _axes(graph, node)
-        if planar_geometry(rows, columns) is None and not (borderless(rows) and borderless(columns)):
+        if not (self._walks_planes(graph, node) or (borderless(rows) and borderless(columns))):
             return "the border cannot be expressed: pad the input by a separate node"
         if rows.kernel * columns.kernel > config.limits.max_reduction:
             return f"{rows.kernel * columns.kernel} pixels a window, the limit is {config.limits.max_reduction}"
@@ -62,6 +68,22 @@ class _Pool(CarryingKernel):
     def explicit_pads(self, graph: OpGraph, node: Node) -> tuple[int, int, int, int]:
         """Elements (top, left, bottom, right) that a pad node must add so that pads of 0 give the same output."""
         return explicit_pads(*_axes(graph, node))
+
+    @abstractmethod
+    def ignores(self, pad_value: float, data: DType) -> bool:
+        """Whether a border of this value can be left out of every window."""
+
+    def _groups(self, graph: OpGraph, node: Node) -> tuple[ColumnGroup, ...]:
+        """Groups of columns to walk one after the other; none where one walk does, or none can."""
+        rows, columns = _axes(graph, node)
+        data = graph.tensors[node.inputs[0]].dtype
+        if planar_geometry(rows, columns) or per_pixel(node.rescale) or not is_walkable(rows):
+            return ()
+        return column_groups(columns) if self.ignores(node.attrs.get("pad_value", 0), data) else ()
+
+    def _walks_planes(self, graph: OpGraph, node: Node) -> bool:
+        """Whether lanes can run along the pixels of a plane."""
+        return planar_geometry(*_axes(graph, node)) is not None or bool(self._groups(graph, node))
 
     def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
         """Bias/scale entries unless ACT does without them: one for all, one a channel, or one a frame position."""
@@ -86,7 +108,7 @@ class _Pool(CarryingKernel):
         """Stride phases where lanes walk a plane, dense where they are gathered."""
         del position
         rows, columns = _axes(graph, node)
-        return Layout() if planar_geometry(rows, columns) is None else Layout((rows.stride, columns.stride))
+        return Layout((rows.stride, columns.stride)) if self._walks_planes(graph, node) else Layout()
 
     def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:
         """Rows and columns under the kernel, of the same images and channels."""
@@ -141,7 +163,7 @@ class _Pool(CarryingKernel):
         """See ``Kernel.tasks``: the cheapest of the nests that fit the tile."""
         rows, columns = _axes(graph, node)
         entries = constants[0] if constants else None
-        tile = PoolTile(node, rows, columns, region, output, inputs[0], entries, self.fold)
+        tile = PoolTile(node, rows, columns, region, output, inputs[0], entries, self.fold, self._groups(graph, node))
         nests = [[build(nest, config) for nest in choice] for choice in (tile.planar(), *gathered(tile)) if choice]
         return min(nests, key=lambda tasks: program_cycles(tuple(tasks)))
 
@@ -159,7 +181,7 @@ class _Pool(CarryingKernel):
         """See ``CarryingKernel.portion_tasks``."""
         rows, columns = _axes(graph, node)
         entries = constants[0] if constants else None
-        tile = PoolTile(node, rows, columns, region, output, inputs[0], entries, self.fold, portion)
+        tile = PoolTile(node, rows, columns, region, output, inputs[0], entries, self.fold, portion=portion)
         return [build(nest, config) for nest in carried(tile)]
 
 
@@ -169,6 +191,10 @@ class MaxPool(_Pool):
 
     op = "maxpool"
     fold = Op1.MAX
+
+    def ignores(self, pad_value: float, data: DType) -> bool:
+        """The lowest value never is the largest of several."""
+        return pad_value <= (-math.inf if data.is_float else data.integer_range[0])
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``."""
@@ -186,6 +212,10 @@ class SumPool(_Pool):
 
     op = "sumpool"
     fold = Op1.ACC
+
+    def ignores(self, pad_value: float, data: DType) -> bool:
+        """Zero adds nothing."""
+        return pad_value == 0
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``; exact for integers."""
