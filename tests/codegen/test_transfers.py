@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from torq_byoc.codegen.hl import Transfer
-from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers
+from torq_byoc.codegen.tile_places import fill, place_bytes, tile_place
+from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers, row_major_strides
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
 
 CONFIG = NpuConfig()
 
@@ -41,7 +43,7 @@ def test_dense_region_arrives_row_major(seed: int) -> None:
     size = int(rng.choice([1, 2, 4]))
     tensor = rng.integers(0, 255, (*shape, size)).astype(np.uint8)
     box = tensor[tuple(slice(s, s + n) for s, n in zip(region.start, region.extent, strict=True))]
-    moved = move(dense_transfers(shape, region, size, CONFIG), tensor.reshape(-1), box.size)
+    moved = move(dense_transfers(row_major_strides(shape, size), region, size, CONFIG), tensor.reshape(-1), box.size)
     assert np.array_equal(moved, box.reshape(-1))
 
 
@@ -56,7 +58,9 @@ def test_phased_region_is_split_by_row_and_column_phase(seed: int) -> None:
     rows, columns = phased_extent(region, phases)
     planes = int(np.prod(region.extent[:-2]))
     total = phases[0] * phases[1] * planes * rows * columns * size
-    moved = move(phased_transfers(shape, region, size, phases, CONFIG), tensor.reshape(-1), total)
+    moved = move(
+        phased_transfers(shape, row_major_strides(shape, size), region, size, phases, CONFIG), tensor.reshape(-1), total
+    )
     moved = moved.reshape(phases[0], phases[1], planes, rows, columns, size)
     box = box.reshape(planes, region.extent[-2], region.extent[-1], size)
     for y in range(region.extent[-2]):
@@ -65,11 +69,32 @@ def test_phased_region_is_split_by_row_and_column_phase(seed: int) -> None:
             assert np.array_equal(phase, box[:, y, x])
 
 
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("phases", [(1, 1), (2, 2), (1, 3)])
+def test_a_region_arrives_in_another_order_of_axes(seed: int, phases: tuple[int, int]) -> None:
+    rng = np.random.default_rng(seed)
+    shape, region = random_region(rng, phases)
+    order = tuple(int(axis) for axis in rng.permutation(len(shape)))
+    image = rng.integers(0, 255, [shape[order.index(axis)] for axis in range(len(shape))]).astype(np.uint8)
+    box = image.transpose(order)[tuple(slice(s, s + n) for s, n in zip(region.start, region.extent, strict=True))]
+    place = tile_place(0, shape, DType.UINT8, region, phases, order)
+    transfers, _ = fill(place, CONFIG)
+    moved = move(transfers, image.reshape(-1), place_bytes(place))
+    if phases == (1, 1):
+        assert np.array_equal(moved, box.reshape(-1))
+        return
+    rows, columns = phased_extent(region, phases)
+    split = moved.reshape(*phases, *region.extent[:-2], rows, columns)
+    for y, x in np.ndindex(*region.extent[-2:]):
+        phase = split[y % phases[0], x % phases[1], ..., y // phases[0], x // phases[1]]
+        assert np.array_equal(phase, box[..., y, x])
+
+
 def test_contiguous_tensor_is_one_run() -> None:
-    (transfer,) = dense_transfers((1, 8, 4, 4), Region((0, 2, 0, 0), (1, 3, 4, 4)), 1, CONFIG)
+    (transfer,) = dense_transfers((128, 16, 4, 1), Region((0, 2, 0, 0), (1, 3, 4, 4)), 1, CONFIG)
     assert transfer == Transfer(0, 32, 48)
 
 
 def test_row_tile_of_planes_is_one_strided_transfer() -> None:
-    (transfer,) = dense_transfers((1, 8, 10, 4), Region((0, 0, 2, 0), (1, 8, 3, 4)), 1, CONFIG)
+    (transfer,) = dense_transfers((320, 40, 4, 1), Region((0, 0, 2, 0), (1, 8, 3, 4)), 1, CONFIG)
     assert transfer == Transfer(0, 8, 12, ((8, 40),))

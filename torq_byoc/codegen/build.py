@@ -28,7 +28,7 @@ from torq_byoc.codegen.hl import (
     Store,
     Transfer,
 )
-from torq_byoc.codegen.tile_places import absent_place, fill, place_bytes, tile_place
+from torq_byoc.codegen.tile_places import absent_place, fill, place_bytes, tile_place, xram_strides
 from torq_byoc.codegen.transfers import dense_transfers
 from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
 from torq_byoc.kernels.kernel import Kernel, Layout, PackedConstant, Region, kernel_for
@@ -79,7 +79,7 @@ class _Granules:
 class _Builder:
     def __init__(self, graph: OpGraph, schedule: Schedule, config: NpuConfig) -> None:
         self.graph, self.schedule, self.config = graph, schedule, config
-        self.roots = graph.storage_roots()
+        self.roots, self.orders = graph.storage_roots(), graph.reordered()
         self.buffers: list[Buffer] = []
         self.ops: list[CallOp] = []
         self.step = 0
@@ -220,7 +220,9 @@ class _Builder:
 
     def _tile_buffer(self, label: str, tensor: str, region: Region, layout: Layout) -> PlacedOperand:
         info = self.graph.tensors[tensor]
-        place = tile_place(len(self.buffers), info.shape, info.dtype, region, layout.phases)
+        place = tile_place(
+            len(self.buffers), info.shape, info.dtype, region, layout.phases, self.orders.get(tensor, ())
+        )
         self._new_buffer(label, Space.LRAM, place_bytes(place), BufferKind.ACTIVATION)
         return place
 
@@ -260,7 +262,7 @@ class _Builder:
     def _store(self, node: Node, region: Region, output: PlacedOperand) -> None:
         source = Access(output.buffer, Effect.READ, node.output, region)
         target = Access(self._xram_tensor(self.roots[node.output]), Effect.WRITE, node.output, region)
-        for transfer in dense_transfers(output.shape, region, output.dtype.size, self.config):
+        for transfer in dense_transfers(xram_strides(output), region, output.dtype.size, self.config):
             cycles = dma_cycles(transfer.nbytes, self.config)
             self.ops.append(Store(node.name, self.step, self.band, source, target, transfer, cycles))
 

@@ -103,7 +103,8 @@ Addresses = Sequence[int] | Mapping[int, int]
 class PlacedOperand(msgspec.Struct, frozen=True, gc=False):
     """A ``kernels.kernel.Placement`` relative to a buffer; ``buffer`` -1 is an operand the tile leaves out.
 
-    ``shape`` is that of the whole tensor, as the kernel sees it.
+    ``shape`` is that of the whole tensor, as the kernel sees it; ``order`` the axes of its XRAM image that the axes
+    are, none where they are the same.
     """
 
     buffer: int
@@ -114,6 +115,7 @@ class PlacedOperand(msgspec.Struct, frozen=True, gc=False):
     dtype: DType
     phases: tuple[int, int] = (1, 1)
     phase_strides: tuple[int, int] = (0, 0)
+    order: tuple[int, ...] = ()
 
     def at(self, addresses: Addresses) -> Placement:
         """The placement once buffers have LRAM addresses."""

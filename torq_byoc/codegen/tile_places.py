@@ -15,14 +15,19 @@ DENSE = (1, 1)
 
 
 def tile_place(
-    buffer: int, shape: Sequence[int], dtype: DType, region: Region, phases: tuple[int, int] = DENSE
+    buffer: int,
+    shape: Sequence[int],
+    dtype: DType,
+    region: Region,
+    phases: tuple[int, int] = DENSE,
+    order: tuple[int, ...] = (),
 ) -> PlacedOperand:
     """A buffer that holds exactly a box of a tensor, dense or in stride phases (``kernels.kernel.Layout``)."""
     extent = _stored_extent(region, phases)
     plane = math.prod(extent) * dtype.size
     planes = (0, 0) if phases == DENSE else (plane * phases[1], plane)
     strides = row_major_strides(extent, dtype.size)
-    return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, phases, planes)
+    return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, phases, planes, order)
 
 
 def whole_place(buffer: int, shape: Sequence[int], dtype: DType) -> PlacedOperand:
@@ -41,14 +46,24 @@ def place_bytes(place: PlacedOperand) -> int:
     return math.prod(extent) * place.dtype.size * math.prod(place.phases)
 
 
+def xram_strides(place: PlacedOperand) -> tuple[int, ...]:
+    """Bytes between neighbours along each axis of a tile's tensor in XRAM."""
+    if not place.order:
+        return row_major_strides(place.shape, place.dtype.size)
+    image = [place.shape[place.order.index(axis)] for axis in range(len(place.order))]
+    strides = row_major_strides(image, place.dtype.size)
+    return tuple(strides[axis] for axis in place.order)
+
+
 def fill(place: PlacedOperand, config: NpuConfig) -> tuple[list[Transfer], Region | None]:
     """The transfers that fill a tile from its XRAM tensor, and the part of the tensor that they read.
 
     None stands for anywhere: incomplete phase planes are filled up with what follows in XRAM.
     """
+    size, steps = place.dtype.size, xram_strides(place)
     if place.phases == DENSE:
-        return dense_transfers(place.shape, place.region, place.dtype.size, config), place.region
-    transfers = phased_transfers(place.shape, place.region, place.dtype.size, place.phases, config)
+        return dense_transfers(steps, place.region, size, config), place.region
+    transfers = phased_transfers(place.shape, steps, place.region, size, place.phases, config)
     whole = all(extent % phase == 0 for extent, phase in zip(place.region.extent[-2:], place.phases, strict=True))
     return transfers, place.region if whole else None
 

@@ -20,11 +20,11 @@ def row_major_strides(shape: Sequence[int], size: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def dense_transfers(shape: Sequence[int], region: Region, size: int, config: NpuConfig) -> list[Transfer]:
-    """Transfers that move a box of a dense XRAM tensor to or from a dense LRAM tile.
+def dense_transfers(strides: Sequence[int], region: Region, size: int, config: NpuConfig) -> list[Transfer]:
+    """Transfers that move a box of an XRAM tensor to or from a dense LRAM tile.
 
     Args:
-        shape: extents of the XRAM tensor.
+        strides: bytes between neighbours along each axis of the XRAM tensor.
         region: the box.
         size: bytes an element.
         config: limits of the DMA descriptor.
@@ -34,7 +34,6 @@ def dense_transfers(shape: Sequence[int], region: Region, size: int, config: Npu
     """
     if region.size == 0:
         return []
-    strides = row_major_strides(shape, size)
     base = sum(start * stride for start, stride in zip(region.start, strides, strict=True))
     walk = list(zip(region.extent, strides, strict=True))
     return list(_descriptors(walk, base, 0, size, config))
@@ -46,9 +45,14 @@ def phased_extent(region: Region, phases: tuple[int, int]) -> tuple[int, int]:
 
 
 def phased_transfers(
-    shape: Sequence[int], region: Region, size: int, phases: tuple[int, int], config: NpuConfig
+    shape: Sequence[int],
+    strides: Sequence[int],
+    region: Region,
+    size: int,
+    phases: tuple[int, int],
+    config: NpuConfig,
 ) -> list[Transfer]:
-    """Transfers that move a box of a dense XRAM tensor into an LRAM tile split into stride phases.
+    """Transfers that move a box of an XRAM tensor into an LRAM tile split into stride phases.
 
     The tile is [py, px, ..., rows / py, columns / px] (``kernels.kernel.Layout``).  A phase with fewer rows
     or columns than the others leaves holes in its LRAM planes; as the LRAM side of a transfer is
@@ -57,7 +61,6 @@ def phased_transfers(
     of the phases the transfers may read any part of the tensor.
     """
     rows, columns = phased_extent(region, phases)
-    strides = row_major_strides(shape, size)
     base = sum(start * stride for start, stride in zip(region.start, strides, strict=True))
     outer = list(zip(region.extent[:-2], strides[:-2], strict=True))
     phase_bytes = math.prod(count for count, _ in outer) * rows * columns * size
@@ -72,13 +75,13 @@ def phased_transfers(
         plane = _PhasePlanes(
             (rows, columns),
             present,
-            (phases[0] * strides[-2], phases[1] * size),
+            (phases[0] * strides[-2], phases[1] * strides[-1]),
             size,
             math.prod(shape) * size,
             config,
         )
         lram = (phase_y * phases[1] + phase_x) * phase_bytes
-        transfers += plane.transfers(outer, base + phase_y * strides[-2] + phase_x * size, lram)
+        transfers += plane.transfers(outer, base + phase_y * strides[-2] + phase_x * strides[-1], lram)
     return transfers
 
 

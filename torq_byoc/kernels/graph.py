@@ -45,6 +45,7 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
 ``reshape``      x; row-major, no data moves.
 ``bitcast``      x as another type of the same element size, no data moves.
 ``transpose``    x; perm.
+``reordered``    the same of a graph input, in the loads of its readers: no data moves in LRAM.
 ``broadcast``    x to the output's shape (numpy rules).
 ``resize_nearest``  x[N,C,H,W]; attr factors (fy, fx), integers.
 ===============  ======================================================================================
@@ -61,8 +62,8 @@ import numpy as np
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
 
-ALIAS_OPS = frozenset({"reshape", "bitcast"})
-"""Operators whose result is the bytes of their input under another shape or type."""
+ALIAS_OPS = frozenset({"reshape", "bitcast", "reordered"})
+"""Operators whose result is the bytes of their input under another shape or type, or in another order of axes."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,10 @@ class OpGraph:
             if node.op in ALIAS_OPS:
                 roots[node.output] = roots[node.inputs[0]]
         return roots
+
+    def reordered(self) -> dict[str, tuple[int, ...]]:
+        """Of ``reordered`` graph inputs, the axes of the input (in XRAM) that their axes are."""
+        return {node.output: tuple(node.attrs["perm"]) for node in self.nodes if node.op == "reordered"}
 
     def element_roots(self) -> dict[str, str]:
         """For every tensor the tensor whose elements it is, index by index: itself unless a bitcast made it."""

@@ -47,3 +47,15 @@ class Transpose(MovementKernel):
         del constants
         source = view(inputs[0], self.input_region(graph, node, 0, region).start).permuted(node.attrs["perm"])
         return [copy_task(source, view(output, region.start), region.extent, config)]
+
+
+@register
+class Reordered(Transpose):
+    """``reordered``: a transposition that loads make; the tasks are a copy, for code that does not alias."""
+
+    op = "reordered"
+
+    def unsupported(self, graph: OpGraph, node: Node, config: NpuConfig) -> str | None:
+        """Only what lies in XRAM is read in another order."""
+        del config
+        return None if node.inputs[0] in graph.inputs else "only graph inputs are loaded in another order"

@@ -15,6 +15,7 @@ from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
 from torq_byoc.relay_patterns.distinct_names import with_distinct_names
 from torq_byoc.relay_patterns.fold_clips import fold_clips
 from torq_byoc.relay_patterns.group import declare_input, lower_group, source_quantization
+from torq_byoc.relay_patterns.input_orders import load_in_order
 from torq_byoc.relay_patterns.legalize import legalize
 from torq_byoc.relay_patterns.patterns import pattern_named
 from torq_byoc.relay_patterns.quant_params import QuantParams
@@ -79,7 +80,7 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
         builder.output(tensors[result])
     graph = absorb_channel_shuffles(fold_clips(builder.finish()))
     graph = separate_sums(separate_pools(graph, config), config)
-    return legalize(separate_outputs(share_repeats(graph)), config)
+    return load_in_order(legalize(separate_outputs(share_repeats(graph)), config))
 
 
 def _contents(function: relax.Function) -> tuple[dict[relax.Var, relax.Function], dict[relax.Var, relax.Expr]]:

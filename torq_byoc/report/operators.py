@@ -14,6 +14,7 @@ from onnx import defs
 from torq_byoc.errors import TorqError, UnsupportedOpError
 from torq_byoc.frontend import prepare, to_relax
 from torq_byoc.frontend.passes.expand_functions import EXPANDED
+from torq_byoc.kernels.graph import ALIAS_OPS
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize import quantize_model
 from torq_byoc.relay_patterns import PartitionedModule, lower_partition, partition
@@ -27,7 +28,6 @@ REWRITTEN = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "Qu
 WRITTEN_OUT = EXPANDED | {"MeanVarianceNormalization"}
 """Operators that ``prepare`` replaces by simpler ones before anything looks at them."""
 
-_FREE = frozenset({"reshape", "bitcast"})
 _QUANTIZATION = frozenset({"quantize", "dequantize"})
 
 
@@ -129,7 +129,7 @@ def _parted(probe: Probe, precision: str) -> PartitionedModule:
 
 
 def _described(parted: PartitionedModule) -> Mapping:
-    kernels = [op for op in _kernels(parted) if op not in _FREE]
+    kernels = [op for op in _kernels(parted) if op not in ALIAS_OPS]
     left = [op for op in parted.cpu_ops if _is_probe(op.node) and op.op not in _QUANTIZATION]
     groups = [name for symbol in parted.partitions for origin, name in parted.npu_ops[symbol] if _is_probe(origin)]
     if left:

@@ -43,8 +43,8 @@ from torq_byoc.npu_model.timing import dma_cycles
 from torq_byoc.schedules.fusion.reshaped import reshaped
 from torq_byoc.schedules.tiles import hull
 
-_Seen = tuple[int, tuple[int, ...], tuple[int, int]]
-"""A tensor as readers of a band see it: XRAM buffer, shape, stride phases."""
+_Seen = tuple[int, tuple[int, ...], tuple[int, int], tuple[int, ...]]
+"""A tensor as readers of a band see it: XRAM buffer, shape, stride phases, order of axes."""
 
 
 @dataclass
@@ -110,7 +110,7 @@ class _Rewriting:
                 band.made[op.target.buffer] = op.source.buffer
             elif isinstance(op, Load) and op.target.buffer in self.operands:
                 operand = self.operands[op.target.buffer]
-                seen = (op.source.buffer, operand.shape, operand.phases)
+                seen = (op.source.buffer, operand.shape, operand.phases, operand.order)
                 band.loaded.setdefault(seen, {}).setdefault(op.target.buffer, op)
         return bands
 
@@ -142,7 +142,7 @@ class _Rewriting:
         self.places.update((other, _at(place)) for other, _ in loads)
 
     def _new(self, operand: PlacedOperand, region: Region, phases: tuple[int, int]) -> PlacedOperand:
-        place = tile_place(len(self.buffers), operand.shape, operand.dtype, region, phases)
+        place = tile_place(len(self.buffers), operand.shape, operand.dtype, region, phases, operand.order)
         name = self.buffers[operand.buffer].name
         self.buffers.append(Buffer(place.buffer, name, Space.LRAM, place_bytes(place), BufferKind.ACTIVATION))
         return place
