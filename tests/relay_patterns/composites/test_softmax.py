@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.relay_patterns.composites.infra import BF16, build, code_distance, cosine, run
+from tests.relay_patterns.composites.infra import BF16, all_codes, build, code_distance, cosine, run
 from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.npu_model.dtypes import DType
@@ -50,6 +50,32 @@ def test_eight_bit_rows_are_within_one_code(length: int, dtype: DType):
             actual = run([codes], [source], lambda b, x, out=out: softmax.lower(b, x, -1, out, "node"))
             wanted = out.quantize(float_softmax(source.dequantize(codes), -1))
             assert code_distance(actual, wanted) <= 1, (scale, out)
+
+
+@pytest.mark.parametrize("dtype", [INT8, UINT8])
+@pytest.mark.parametrize("kind", [INT8, UINT8, INT16])
+def test_every_pair_of_bytes_is_correctly_rounded(dtype: DType, kind: DType):
+    codes = np.stack(np.meshgrid(all_codes(dtype), all_codes(dtype)), axis=-1).reshape(-1, 2)
+    for scale in (0.003, 0.0471, 0.31, 50.0):
+        source = QuantParams(scale, 9, dtype)
+        wanted = OUT[kind].quantize(float_softmax(source.dequantize(codes), -1))
+        actual = run([codes], [source], lambda b, x: softmax.lower(b, x, -1, OUT[kind], "node"))
+        np.testing.assert_array_equal(actual, wanted)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 2), 1), ((1, 2, 5, 6), 1), ((2, 5, 2), 0), ((2, 2, 3), 1), ((2,), 0)])
+def test_pairs_along_any_axis(shape: tuple[int, ...], axis: int):
+    source, out = QuantParams(0.05, -3, INT8), OUT[INT8]
+    codes = np.random.default_rng(5).integers(-128, 128, shape).astype(np.int8)
+
+    def lower(b: GraphBuilder, x: str) -> str:
+        return softmax.lower(b, x, axis, out, "node")
+
+    graph = build([shape], [source], lower)
+    assert [node.op for node in graph.nodes if node.op != "reshape"] in (["matmul", "table"], ["conv2d", "table"])
+    np.testing.assert_array_equal(
+        run([codes], [source], lower), out.quantize(float_softmax(source.dequantize(codes), axis))
+    )
 
 
 @pytest.mark.parametrize("length", [2, 65, 1000])

@@ -9,7 +9,8 @@ Integer, with d = x - max(x) <= 0 per row:
 Rows of more than ``SINGLE_TABLE_ROW`` elements need the residues: thousands of values just under half a
 unit would otherwise vanish from the sum.  For 8-bit outputs the result is within one code of
 dequantize -> softmax -> quantize for rows of up to 65,536 elements; 16-bit inputs, whose exponentials are
-interpolated, reach 16-bit outputs within 16 codes of 2**-15.
+interpolated, reach 16-bit outputs within 16 codes of 2**-15.  Rows of two elements of 8 bits have a form of their own
+(``softmax_pair``).
 
 bf16: 2**((x - max) * log2 e) from one table of bf16 patterns, an fp32 sum, its reciprocal from one table.
 """
@@ -24,7 +25,7 @@ from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.composites import float_table, tables
+from torq_byoc.relay_patterns.composites import float_table, softmax_pair, tables
 from torq_byoc.relay_patterns.composites.emitter import Emitter
 from torq_byoc.relay_patterns.composites.fixed_point import float_rescale, integer_rescale
 from torq_byoc.relay_patterns.composites.float_table import Range
@@ -70,6 +71,8 @@ def lower(builder: GraphBuilder, x: str, axis: int, out: QuantParams | None, ori
         binades = sum_binades(e.info(x).shape[axis])
         return e.mul(powers, float_table.lower_binades(e, total, np.reciprocal, 0, binades), DType.BF16)
     row = e.info(x).shape[axis]
+    if row == 2 and e.info(x).dtype.size == 1:
+        return softmax_pair.lower(e, x, axis, out)
     if row > MAX_ROW:
         raise UnsupportedOpError(
             "softmax row too long for 32-bit sums",
