@@ -20,6 +20,10 @@ def const(m, value):
     return m.const(np.float32(value))
 
 
+def leaky(m, x):
+    return m.op("LeakyRelu", x, alpha=0.1)
+
+
 AFFINE = {
     "requantize": lambda m, x: x,
     "relu": lambda m, x: m.op("Relu", x),
@@ -41,7 +45,6 @@ TABLES = {
     "erf": lambda m, x: m.op("Erf", x),
     "exp": lambda m, x: m.op("Exp", x),
     "abs": lambda m, x: m.op("Abs", x),
-    "leaky": lambda m, x: m.op("LeakyRelu", x, alpha=0.1),
     "elu": lambda m, x: m.op("Elu", x, alpha=0.7),
     "hardswish": lambda m, x: m.op("HardSwish", x),
     "gelu": lambda m, x: m.op("Gelu", x),
@@ -66,6 +69,27 @@ def test_affine_maps_take_one_pass(name, dtype, zero):
 @pytest.mark.parametrize("dtype, zero", [("int8", -128), ("int8", 3), ("uint8", 200)])
 def test_any_other_function_of_8_bits_is_one_table(name, dtype, zero):
     assert ops(check_quantized(unary(TABLES[name], 0.03, zero, dtype))) == ["table"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero", "wanted"),
+    [
+        ("int8", 0, ["weighted_max"]),
+        ("int8", 3, ["act", "weighted_sum"]),
+        ("uint8", 200, ["act", "weighted_sum"]),
+        ("int8", -128, ["act"]),
+        ("int16", 0, ["act", "act", "maximum"]),
+    ],
+)
+def test_a_leaky_relu_is_no_table(dtype, zero, wanted):
+    assert ops(check_quantized(unary(leaky, 0.0002 if dtype == "int16" else 0.03, zero, dtype))) == wanted
+
+
+def test_a_leaky_relu_in_a_chain_is_one_table():
+    def build(m, x):
+        return m.op("Tanh", leaky(m, x))
+
+    assert ops(check_quantized(unary(build, 0.03, 0))) == ["table"]
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "tanh", "gelu", "hardswish"])
@@ -110,6 +134,7 @@ def test_zero_points_are_removed_once_for_all_readers():
 
 BF16 = {
     **TABLES,
+    "leaky": leaky,
     **AFFINE,
     "log": lambda m, x: m.op("Log", m.op("Abs", x)),
     "reciprocal": lambda m, x: m.op("Reciprocal", m.op("Add", m.op("Abs", x), const(m, 0.25))),

@@ -29,6 +29,7 @@ class Probe:
         first: a fixed input before all others.
         attrs: attributes of the node.
         chained: the result is a float tensor that another operator can follow.
+        signed: inputs are of both signs.
     """
 
     op: str
@@ -38,11 +39,13 @@ class Probe:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
     chained: bool = True
+    signed: bool = False
 
     def model(self) -> onnx.ModelProto:
         """The probe as a float ONNX model."""
         names = [f"x{i}" for i in range(len(self.inputs))]
-        nodes = [helper.make_node("Abs", [name], [f"{name}_abs"], f"before{i}") for i, name in enumerate(names)]
+        before = "Neg" if self.signed else "Abs"
+        nodes = [helper.make_node(before, [name], [f"{name}_abs"], f"before{i}") for i, name in enumerate(names)]
         fixed = {f"c{i}": value for i, value in enumerate(self.constants) if value is not None}
         operands = [f"{n}_abs" for n in names] + [
             f"c{i}" if v is not None else "" for i, v in enumerate(self.constants)
@@ -71,10 +74,11 @@ class Probe:
         return onnx.shape_inference.infer_shapes(model)
 
     def data(self) -> dict[str, np.ndarray]:
-        """Two calibration samples, away from zero so that logarithms and quotients are finite."""
+        """Two calibration samples, away from zero so that logarithms and quotients are finite, unless signed."""
         rng = np.random.default_rng(0)
+        low = -1.0 if self.signed else 0.1
         return {
-            f"x{i}": rng.uniform(0.1, 1.0, (2 * shape[0], *shape[1:])).astype(np.float32)
+            f"x{i}": rng.uniform(low, 1.0, (2 * shape[0], *shape[1:])).astype(np.float32)
             for i, shape in enumerate(self.inputs)
         }
 
@@ -113,8 +117,9 @@ PROBES: Sequence[Probe] = (
     Probe("MatMul", (ROWS, (1, 32, 12))),
     *(_recurrent(op, gates) for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))),
     *_each("Relu Sigmoid Tanh Erf Exp Log Sqrt Abs Neg Floor Ceil Round Reciprocal Sign Sin Cos", inputs=(ROWS,)),
-    *_each("LeakyRelu Elu Selu Celu Softplus Softsign HardSigmoid HardSwish Mish Gelu ThresholdedRelu", inputs=(ROWS,)),
-    Probe("PRelu", (IMAGE,), (_weights(8, 1, 1),)),
+    *_each("Elu Selu Celu Softplus Softsign HardSigmoid HardSwish Mish Gelu ThresholdedRelu", inputs=(ROWS,)),
+    Probe("LeakyRelu", (ROWS,), signed=True),
+    Probe("PRelu", (IMAGE,), (_weights(8, 1, 1),), signed=True),
     Probe("Clip", (ROWS,), (_scalar(0), _scalar(6))),
     *_each("Add Sub Mul Div Max Min Pow Mod", inputs=_TWO_ROWS),
     *_each("Sum Mean", inputs=(ROWS, ROWS, ROWS)),

@@ -12,7 +12,7 @@ from tvm.relax.dpl import DFPattern, is_op
 from torq_byoc.relay_patterns import affine
 from torq_byoc.relay_patterns.affine import Affine
 from torq_byoc.relay_patterns.chains import CHAIN
-from torq_byoc.relay_patterns.composites import integer_activation
+from torq_byoc.relay_patterns.composites import activation, integer_activation
 from torq_byoc.relay_patterns.elementwise_functions import ELEMENTWISE_OPS, evaluate
 from torq_byoc.relay_patterns.legality import quantized_reasons
 from torq_byoc.relay_patterns.lowering import Lowering, clip_bounds, quant_of, scalar
@@ -45,15 +45,26 @@ def _source(view: View) -> relax.Expr:
 
 
 def lower(low: Lowering) -> str:
-    """act (or mul) for clip(a * x + b); a table for anything else."""
+    """act (or mul) for clip(a * x + b); two straight pieces of their own; a table for anything else."""
     source, out = quant_of(low.view.operand(_source(low.view))), low.out
     assert out is not None
     x = low.tensor(_source(low.view))
     line = affine_form(low.view, low.view.root.args[0])
     if line is not None:
         return affine.lower_quantized(low, x, source, line, out)
+    slope = _slope(low.view)
+    if slope is not None:
+        return activation.lower(low.builder, x, "leaky_relu", out, low.origin, alpha=slope)
     e = low.emitter
     return integer_activation.lower(e, x, partial(_function, low.view), out)
+
+
+def _slope(view: View) -> float | None:
+    """The slope of a leaky relu that stands alone."""
+    call = view.resolve(view.root.args[0])
+    if op_name(call) != "relax.nn.leakyrelu" or op_name(view.resolve(call.args[0])) != "relax.dequantize":
+        return None
+    return float(call.attrs.alpha)
 
 
 def _function(view: View, x: np.ndarray) -> np.ndarray:
