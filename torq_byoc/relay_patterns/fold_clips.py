@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
+from torq_byoc.relay_patterns.arithmetic import keeps_codes
 
 _FOLDABLE = ("conv2d", "matmul", "sum2", "mul", "maximum", "minimum", "act", "maxpool", "sumpool", "reduce")
 
@@ -50,8 +49,7 @@ def _only_clips(graph: OpGraph, node: Node) -> bool:
     source, target = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     if source.dtype is not target.dtype or source.dtype.is_float or rescale.scale is None:
         return False
-    unit = np.all(np.asarray(rescale.scale, np.float64) == np.ldexp(1.0, rescale.shift))
-    return bool(unit and np.all(rescale.bias == -rescale.zero_point))
+    return keeps_codes(rescale)
 
 
 def _clips_nothing(graph: OpGraph, node: Node) -> bool:

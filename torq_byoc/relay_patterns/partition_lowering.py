@@ -19,6 +19,7 @@ from torq_byoc.relay_patterns.group import declare_input, lower_group, source_qu
 from torq_byoc.relay_patterns.input_orders import load_in_order
 from torq_byoc.relay_patterns.legalize import legalize
 from torq_byoc.relay_patterns.patterns import pattern_named
+from torq_byoc.relay_patterns.pools_first import pool_first
 from torq_byoc.relay_patterns.quant_params import QuantParams
 from torq_byoc.relay_patterns.separable_pools import separate_pools
 from torq_byoc.relay_patterns.separable_sums import separate_sums
@@ -80,7 +81,7 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
     for result in _results(function, values):
         builder.output(tensors[result])
     graph = flatten_in_order(absorb_channel_shuffles(fold_clips(builder.finish())))
-    graph = separate_sums(separate_pools(graph, config), config)
+    graph = separate_sums(separate_pools(pool_first(graph), config), config)
     return load_in_order(legalize(separate_outputs(share_repeats(graph)), config))
 
 
