@@ -65,7 +65,7 @@ def test_movement_of_codes():
     y = m.quantize(m.op("Relu", m.dequantize(codes, 0.1, 3, "int8")), 0.07, -2)
     m.output(m.op("Reshape", y, m.const(int64(1, 90))), "int8")
     graph = check_quantized(m.proto())
-    assert ops(graph) == ["transpose", "act", "reshape"]
+    assert ops(graph) == ["reordered", "act", "reshape"]
     assert graph.tensors[graph.inputs[0]].scale == pytest.approx(0.1)
     assert graph.tensors[graph.outputs[0]].zero_point == -2
 
