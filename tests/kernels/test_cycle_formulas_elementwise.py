@@ -68,9 +68,9 @@ def test_multiply(first, second, out, width, other):
 
 
 @pytest.mark.parametrize("other", [SHAPE, (1, 16, 1, 1)])
-def test_a_zero_point_of_a_factor_costs_no_more_than_a_fill(other):
-    assert cost("mul", ["int8", "uint8"], "int8", shapes=[SHAPE, other], zero_point=-7) == N // 16 + N // 64
-    assert cost("mul", ["uint8", "int16"], "int8", shapes=[SHAPE, other], zero_point=9) == N // 8 + N // 64
+def test_a_zero_point_of_a_factor_costs_nothing(other):
+    assert cost("mul", ["int8", "uint8"], "int8", shapes=[SHAPE, other], zero_point=-7) == N // 16
+    assert cost("mul", ["uint8", "int16"], "int8", shapes=[SHAPE, other], zero_point=9) == N // 8
 
 
 @pytest.mark.parametrize(("kind", "width"), [("int8", 16), ("int16", 8), ("int32", 4), ("bfloat16", 8), ("float32", 8)])

@@ -85,14 +85,13 @@ def test_a_zero_point_of_the_first_factor(first, zero, second, b):
     check_everywhere(*case, rescaled(product, 61, 1_234_567, 27, -9, np.int8))
 
 
-@pytest.mark.parametrize(
-    ("first", "out", "reason"),
-    [((2, 1), DType.INT8, "shape"), ((2, 4), DType.INT16, "element size")],
-)
-def test_a_zero_point_needs_a_place_in_the_result(first, out, reason):
-    arrays = [np.zeros(first, np.int8), np.zeros((2, 4), np.int8)]
-    graph, node, _ = single("mul", arrays, (2, 4), out, zero_point=3)
-    assert reason in kernel_for("mul").unsupported(graph, node, CONFIG)
+@pytest.mark.parametrize("a", [(2, 6, 3, 1), (1, 6, 1, 1), (6, 1, 20), (1,)])
+def test_a_zero_point_of_a_factor_that_repeats(a):
+    x, y = extremes(a, np.int8), extremes((2, 6, 3, 20), np.uint8)
+    rescale = Rescale(np.array([61], np.int32), np.array([1_234_567], np.int32), 25)
+    case = single("mul", [x, y], y.shape, DType.INT16, rescale=rescale, zero_point=-77)
+    product = (x.astype(np.int64) + 77) * y.astype(np.int64)
+    check_everywhere(*case, rescaled(product, 61, 1_234_567, 25, 0, np.int16))
 
 
 def test_a_zero_point_beyond_the_factors_type_is_refused():

@@ -82,9 +82,10 @@ def test_codes_above_the_lowest_are_recoded_rather_than_widened():
     assert [graph.tensors[name].dtype.value for name in graph.nodes[-1].inputs] == ["int8", "uint8"]
 
 
-def test_a_product_of_another_size_removes_every_zero_point():
-    graph = check_quantized(binary("Mul", (0.02, 0.03), (-7, 0), out=(0.0002, 0, "int16")))
-    assert ops(graph) == ["act", "mul"]
+def test_a_product_with_16_bits_keeps_the_zero_point_of_8():
+    graph = check_quantized(binary("Mul", (0.00002, 0.03), (0, -7), ("int16", "int8"), out=(0.00005, 0, "int16")))
+    assert ops(graph) == ["mul"]
+    assert graph.nodes[0].attrs["zero_point"] == -7
 
 
 @pytest.mark.parametrize("zeros", [(-7, 3), (-128, -128), (127, -128)])

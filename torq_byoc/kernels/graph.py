@@ -17,8 +17,8 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
                  already removed or folded; rescale per N (last axis) or single.
 ``sum2``         a, b of one type broadcast to the output; weights (wa, wb): y = rescale(a*wa + b*wb).  Integer
                  inputs take int16 weights (int32 ones int8); bf16 takes floats.  One input may be constant.
-``mul``          a, b broadcast; y = rescale((a - zero_point)*b).  One may be constant.  Attr zero_point (default 0)
-                 takes an a of the output's shape and element size; b's is already removed.
+``mul``          a, b broadcast; y = rescale((a - zero_point)*b).  One may be constant.  Attr zero_point is
+                 a's (default 0); b's is already removed.
 ``maximum``      a, b broadcast, same quantization; y = rescale(max(a, b)).  ``minimum`` alike.
 ``compare``      a, b broadcast, same quantization; attr relation "gt"|"ge"|"eq"; result 0/1.
 ``act``          x; attr mode: "ACT" (default: requantize, clip, relu, cast within integers or floats; integer

@@ -137,14 +137,6 @@ def _ways(operands: tuple[View, View, View]) -> Iterator[_Way]:
         yield _Way(out, there, second, first)
 
 
-def like_boxes(a: View, b: View, extent: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """A box cut where two views walk it differently: the extent of every part, and the index that each begins at."""
-    unlike = _unlike_axes(a, b, extent)
-    inner = tuple(1 if axis in unlike else size for axis, size in enumerate(extent))
-    starts = itertools.product(*(range(size if axis in unlike else 1) for axis, size in enumerate(extent)))
-    return inner, list(starts)
-
-
 def _unlike_axes(a: View, b: View, extent: Sequence[int]) -> list[int]:
     """Axes along which two views do not walk alike."""
     return [axis for axis, size in enumerate(extent) if size > 1 and a.strides[axis] != b.strides[axis]]
@@ -152,9 +144,10 @@ def _unlike_axes(a: View, b: View, extent: Sequence[int]) -> list[int]:
 
 def _split(fold: PairFold, way: _Way, bias: View | None, extent: Sequence[int], config: NpuConfig) -> list[SliceTask]:
     """One task for every index of the axes on which the folded views walk differently."""
-    inner, starts = like_boxes(way.first, way.second, extent)
+    unlike = _unlike_axes(way.first, way.second, extent)
+    inner = tuple(1 if axis in unlike else size for axis, size in enumerate(extent))
     tasks = []
-    for index in starts:
+    for index in itertools.product(*(range(size if axis in unlike else 1) for axis, size in enumerate(extent))):
         out, first, second = (operand.shifted(index) for operand in (way.out, way.first, way.second))
         shifted = bias.shifted(index) if bias else None
         tasks.append(_fold_task(fold, out, first, second, shifted, inner, config))

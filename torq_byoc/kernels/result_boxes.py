@@ -32,7 +32,7 @@ class ResultBox:
 
 
 def result_boxes(
-    output: Placement, region: Region, operands: Sequence[View], bias: View | None = None
+    output: Placement, region: Region, operands: Sequence[View], bias: View | None = None, *, apart: bool = False
 ) -> list[ResultBox]:
     """The boxes that together are ``region`` of an output tile.
 
@@ -41,12 +41,13 @@ def result_boxes(
         region: the box to write, at least two axes for a tile in stride phases.
         operands: data over that box, dense.
         bias: the B operand over that box.
+        apart: every operand has a bus of its own, so that they need not be walked alike.
     """
     if output.phases == (1, 1):
         return [ResultBox(region.extent, view(output, region.start), tuple(operands), bias)]
     views = (*operands, *([bias] if bias else []))
     plane = region.extent[-2] * region.extent[-1]
-    alike = all(_steps(operand, region) == _steps(operands[0], region) for operand in operands)
+    alike = apart or all(_steps(operand, region) == _steps(operands[0], region) for operand in operands)
     flat = all(operand.strides[-2] == operand.strides[-1] * region.extent[-1] for operand in views)
     if alike and flat and plane > 1 and output.dtype.size <= _SPLIT_BYTES:
         return [_flat(output, region, operands, bias)]

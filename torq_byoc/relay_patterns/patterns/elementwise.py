@@ -130,7 +130,7 @@ def lower_product(low: Lowering) -> str:
     call, *operands = _both(low)
     out, shape = low.out, static_shape(call)
     assert out is not None
-    kept = _keeps_zero_point(low, operands, shape, out)
+    kept = _keeps_zero_point(low, operands, shape)
     if kept is not None:
         operands.insert(0, operands.pop(kept))
     (a, qa), (b, qb) = (
@@ -143,9 +143,7 @@ def lower_product(low: Lowering) -> str:
     return low.emit("mul", [a, b], shape, out, attrs=attrs, rescale=rescale)
 
 
-def _keeps_zero_point(
-    low: Lowering, operands: Sequence[tuple[str, QuantParams]], shape: tuple[int, ...], out: QuantParams
-) -> int | None:
+def _keeps_zero_point(low: Lowering, operands: Sequence[tuple[str, QuantParams]], shape: tuple[int, ...]) -> int | None:
     """Position of the operand whose zero point the product subtracts: of those that can, one that would have to be
     widened without, and the larger."""
 
@@ -156,10 +154,7 @@ def _keeps_zero_point(
     able = [
         position
         for position, (tensor, params) in enumerate(operands)
-        if low.builder.value(tensor) is None
-        and params.zero_point
-        and low.builder.info(tensor).shape == shape
-        and params.dtype.size == out.dtype.size == 1
+        if low.builder.value(tensor) is None and params.zero_point and low.builder.info(tensor).shape == shape
     ]
     return max(able, key=gain, default=None)
 
