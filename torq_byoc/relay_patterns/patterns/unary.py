@@ -1,4 +1,4 @@
-"""Element-wise functions of one tensor: requantize, clip, affine maps, and everything else as a table."""
+"""Element-wise functions of one tensor: requantize, clip, affine maps, and everything else code by code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm.relax.dpl import DFPattern, is_op
 from torq_byoc.relay_patterns import affine
 from torq_byoc.relay_patterns.affine import Affine
 from torq_byoc.relay_patterns.chains import CHAIN
-from torq_byoc.relay_patterns.composites import integer_activation
+from torq_byoc.relay_patterns.composites import code_functions
 from torq_byoc.relay_patterns.elementwise_functions import ELEMENTWISE_OPS, evaluate
 from torq_byoc.relay_patterns.legality import quantized_reasons
 from torq_byoc.relay_patterns.lowering import Lowering, clip_bounds, quant_of, scalar
@@ -45,15 +45,14 @@ def _source(view: View) -> relax.Expr:
 
 
 def lower(low: Lowering) -> str:
-    """act (or mul) for clip(a * x + b); a table for anything else."""
+    """act (or mul) for clip(a * x + b); see ``code_functions`` for anything else."""
     source, out = quant_of(low.view.operand(_source(low.view))), low.out
     assert out is not None
     x = low.tensor(_source(low.view))
     line = affine_form(low.view, low.view.root.args[0])
     if line is not None:
         return affine.lower_quantized(low, x, source, line, out)
-    e = low.emitter
-    return integer_activation.lower(e, x, partial(_function, low.view), out)
+    return code_functions.lower(low.emitter, x, partial(_function, low.view), out, low.config)
 
 
 def _function(view: View, x: np.ndarray) -> np.ndarray:
