@@ -12,6 +12,7 @@ from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
+from torq_byoc.relay_patterns.collapse_codes import collapse_codes
 from torq_byoc.relay_patterns.distinct_names import with_distinct_names
 from torq_byoc.relay_patterns.fold_clips import fold_clips
 from torq_byoc.relay_patterns.group import declare_input, lower_group, source_quantization
@@ -77,7 +78,7 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
             raise _foreign(symbol, type(value).__name__)
     for result in _results(function, values):
         builder.output(tensors[result])
-    graph = absorb_channel_shuffles(fold_clips(builder.finish()))
+    graph = absorb_channel_shuffles(collapse_codes(fold_clips(builder.finish()), config))
     graph = separate_sums(separate_pools(graph, config), config)
     return legalize(separate_outputs(share_repeats(graph)), config)
 

@@ -18,8 +18,11 @@ from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.npu_model.numerics import fixed_point, rescale
 
 _STEPS = 48
-_MOST_BIAS = 4096
+_BIASES = 4096
+_FARTHEST_BIAS = 1 << 30
 _ZERO_POINTS = 1 << 15
+_SLOPES = np.linspace(-0.5, 0.5, 9)
+"""Slopes to try about that of the widest gap: in units of what would use up the gap at the outermost codes."""
 _ROUNDED = 1e-9
 """A gap of nothing, as it comes out of floating-point arithmetic: the line hits ties, which may well go its way."""
 _FAR = 1e9
@@ -30,7 +33,7 @@ _FAR = 1e9
 class Bands:
     """For each of n problems the bounds of an integer at every code: float64[n, codes], infinite where there is none.
 
-    Results below ``lowest`` or above ``highest`` (float64[n]) are clipped to them, so that a bound beyond does not bind.
+    Results below ``lowest`` or above ``highest`` (float64[n]) are clipped to them: a bound beyond does not bind.
     """
 
     codes: np.ndarray
@@ -88,32 +91,52 @@ def widest_lines(bands: Bands) -> Lines:
     return lines_of_slope(bands, (low + high) / 2)
 
 
-def line_rescale(slope: float, offset: float, lowest: int, highest: int) -> Rescale | None:
-    """The ACT pass closest to a line in codes, or None where its zero point has more than 16 bits.
+def line_pass(bands: Bands, slope: float, gap: float, origin: int = 0) -> Rescale | None:
+    """The ACT pass of a line through the one band of ``bands``; None where its numbers are beyond the registers.
 
     The bias counts input codes, the zero point output codes: offset = slope * bias + zero point.  Of all pairs the one
-    that meets the offset best is taken, which is far better than either alone.
+    that meets the offset best is taken, which is far better than either alone.  A slope close to a simple fraction
+    reaches few offsets, so that others in the gap are tried as well.
+
+    Args:
+        slope: of the line with the widest gap.
+        gap: of that line.
+        origin: the input code from which those of ``bands`` are counted.
     """
-    middle = round(offset / slope) if slope else 0
-    biases = np.arange(middle - _MOST_BIAS, middle + _MOST_BIAS + 1)
+    span = float(np.ptp(bands.codes)) or 1.0
+    slopes = slope + max(gap, 0.0) / span * _SLOPES
+    lines = lines_of_slope(bands.take(np.zeros(slopes.size, np.intp)), slopes)
+    best, room = None, -np.inf
+    for each, offset, width in zip(slopes.tolist(), lines.offset.tolist(), lines.gap.tolist(), strict=True):
+        bias, zero_point = _bias_and_zero_point(each, offset - each * origin)
+        left = width / 2 - abs(offset - each * (bias + origin) - zero_point)
+        if abs(zero_point) < _ZERO_POINTS and left > room:
+            best, room = (each, bias, zero_point), left
+    if best is None:
+        return None
+    scale, shift = fixed_point(np.array([best[0]]))
+    clip = (int(bands.lowest[0]), int(bands.highest[0]))
+    return Rescale(np.array([best[1]], np.int32), scale, shift, best[2], *clip, rounding=Rounding.NTE)
+
+
+def _bias_and_zero_point(slope: float, offset: float) -> tuple[int, int]:
+    """The pair closest to offset = slope * bias + zero point."""
+    middle = round(offset / slope) if abs(offset) < abs(slope) * _FARTHEST_BIAS else 0
+    biases = np.arange(middle - _BIASES, middle + _BIASES + 1)
     rest = offset - slope * biases
     zero_points = np.rint(rest)
-    misses = np.where(np.abs(zero_points) < _ZERO_POINTS, np.abs(rest - zero_points), np.inf)
-    best = int(misses.argmin())
-    if not np.isfinite(misses[best]):
-        return None
-    scale, shift = fixed_point(np.array([slope]))
-    bias = np.array([biases[best]], np.int32)
-    return Rescale(bias, scale, shift, int(zero_points[best]), lowest, highest, rounding=Rounding.NTE)
+    index = int(np.where(np.abs(zero_points) < _ZERO_POINTS, np.abs(rest - zero_points), np.inf).argmin())
+    return int(biases[index]), int(zero_points[index])
 
 
 def find_line(codes: np.ndarray, wanted: np.ndarray, out: DType) -> Rescale | None:
     """The ACT pass that gives exactly ``wanted`` (int64) for every one of the codes; None if there is none."""
-    bands = Bands.of(codes.astype(np.float64), wanted[None, :].astype(np.float64), wanted[None, :].astype(np.float64))
+    results = wanted[None, :].astype(np.float64)
+    bands = Bands.of(codes.astype(np.float64), results, results)
     line = widest_lines(bands)
     if line.gap[0] < -_ROUNDED:
         return None
-    found = line_rescale(float(line.slope[0]), float(line.offset[0]), int(wanted.min()), int(wanted.max()))
+    found = line_pass(bands, float(line.slope[0]), float(line.gap[0]))
     return found if found is not None and np.array_equal(applied(codes, found, out), wanted) else None
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from torq_byoc.relay_patterns.composites.code_lines import (
     Bands,
     Lines,
     applied,
-    line_rescale,
+    line_pass,
     lines_of_slope,
     widest_lines,
 )
@@ -159,11 +159,7 @@ class _Problem:
 
     def exact(self) -> Gated | None:
         """The cheapest form that gives each code its wanted result."""
-        fine = self._first(DType.INT16)
-        if fine is None:
-            return None
-        signed = fine.gate.clip_min < 0
-        return self._first(DType.INT8 if signed else DType.UINT8) or fine
+        return self._first(DType.INT8 if self.high.min() < 0 else DType.UINT8) or self._first(DType.INT16)
 
     def _first(self, dtype: DType) -> Gated | None:
         forms = self.forms(dtype)
@@ -190,9 +186,10 @@ class _Problem:
         for index in np.argsort(-lines.gap, kind="stable"):
             if lines.gap[index] <= 0:
                 return
-            form = self._form(bands, chosen[index], lines, index, float(units[chosen[index]]), dtype)
-            if form is not None:
-                yield form
+            band, unit = bands.take(chosen[index : index + 1]), float(units[chosen[index]])
+            gate = line_pass(band, float(lines.slope[index]), float(lines.gap[index]), self.source.zero_point)
+            if gate is not None:
+                yield Gated(dtype, gate, self._product(unit, dtype))
 
     def _units(self, peak: float, dtype: DType) -> np.ndarray:
         """Scales of the product to try, in output codes: so many gate codes at the gate's peak, and peaks as low as
@@ -203,14 +200,10 @@ class _Problem:
         peaks = peak + (above - peak) * (np.arange(_PEAKS) + 0.5) / _PEAKS
         return (peaks[None, :] / counts[:, None]).reshape(-1)
 
-    def _form(self, bands: Bands, problem: int, lines: Lines, index: int, unit: float, dtype: DType) -> Gated | None:
-        slope = float(lines.slope[index])
-        offset = float(lines.offset[index]) - slope * self.source.zero_point
-        gate = line_rescale(slope, offset, int(bands.lowest[problem]), int(bands.highest[problem]))
-        if gate is None:
-            return None
+    def _product(self, unit: float, dtype: DType) -> Rescale:
+        """The rescale of the product with a gate; ``unit`` output codes a unit of it."""
         scale, shift = fixed_point(np.array([self.sign * unit]))
-        product = Rescale(
+        return Rescale(
             np.zeros(1, np.int32),
             scale,
             shift,
@@ -219,7 +212,6 @@ class _Problem:
             rounding=Rounding.NTE,
             sum_bits=48 if wide_sum(dtype) else 32,
         )
-        return Gated(dtype, gate, product)
 
 
 def _promising(bands: Bands, units: np.ndarray) -> tuple[np.ndarray, Lines]:
