@@ -73,7 +73,7 @@ class Gated:
     def emit(self, e: Emitter, x: str, source: QuantParams, out: QuantParams) -> str:
         """Append both nodes."""
         gate = e.act(x, self.dtype, self.gate)
-        return e.emit("mul", [x, gate], out.dtype, rescale=self.product, out=out, zero_point=source.zero_point)
+        return e.mul(x, gate, out.dtype, self.product, zero_point=source.zero_point, out=out)
 
 
 def find(real: np.ndarray, source: QuantParams, out: QuantParams) -> Gated | None:

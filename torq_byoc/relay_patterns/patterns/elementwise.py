@@ -149,7 +149,7 @@ def _keeps_zero_point(low: Lowering, operands: Sequence[tuple[str, QuantParams]]
 
     def gain(position: int) -> tuple[bool, int]:
         tensor, params = operands[position]
-        return _recoded(params) is None, math.prod(low.builder.info(tensor).shape)
+        return params.recoded() is None, math.prod(low.builder.info(tensor).shape)
 
     able = [
         position
@@ -159,21 +159,13 @@ def _keeps_zero_point(low: Lowering, operands: Sequence[tuple[str, QuantParams]]
     return max(able, key=gain, default=None)
 
 
-def _recoded(params: QuantParams) -> QuantParams | None:
-    """The same values as codes of the other 8-bit type with zero point 0, if that holds them all."""
-    low, high = (limit - params.zero_point for limit in params.dtype.integer_range)
-    fits = (t for t in (DType.INT8, DType.UINT8) if t.integer_range[0] <= low and high <= t.integer_range[1])
-    dtype = next(fits, None)
-    return None if dtype is None else QuantParams(params.scale, 0, dtype)
-
-
 def _centered(low: Lowering, tensor: str, params: QuantParams) -> tuple[str, QuantParams]:
     """The operand without zero point, as narrow as its codes allow (constants: as their values do)."""
     value = low.builder.value(tensor)
     if params.zero_point == 0:
         return tensor, params
     if value is None:
-        recoded = _recoded(params)
+        recoded = params.recoded()
         return low.centered(tensor, params) if recoded is None else (low.requantize(tensor, params, recoded), recoded)
     moved = value.astype(np.int32) - params.zero_point
     if np.abs(moved).max() > 32767:
