@@ -67,6 +67,12 @@ def test_multiply(first, second, out, width, other):
     assert cost("mul", [second, first], out, shapes=[other, SHAPE]) == N // width
 
 
+@pytest.mark.parametrize("other", [SHAPE, (1, 16, 1, 1)])
+def test_a_zero_point_of_a_factor_costs_nothing(other):
+    assert cost("mul", ["int8", "uint8"], "int8", shapes=[SHAPE, other], zero_point=-7) == N // 16
+    assert cost("mul", ["uint8", "int16"], "int8", shapes=[SHAPE, other], zero_point=9) == N // 8
+
+
 @pytest.mark.parametrize(("kind", "width"), [("int8", 16), ("int16", 8), ("int32", 4), ("bfloat16", 8), ("float32", 8)])
 def test_act_runs_at_the_width_of_act(kind, width):
     assert cost("act", [kind], kind) == N // width

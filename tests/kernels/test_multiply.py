@@ -72,6 +72,33 @@ def test_channel_scales_follow_their_axis_in_every_tile():
     check_everywhere(*single("mul", [x, y], x.shape, DType.INT8, rescale=rescale), expected)
 
 
+@pytest.mark.parametrize("b", [(2, 6, 3, 20), (2, 6, 1, 1), (1, 1, 20), (1,)])
+@pytest.mark.parametrize(
+    ("first", "zero", "second"),
+    [("int8", -128, "uint8"), ("int8", 127, "int8"), ("uint8", 255, "uint8"), ("uint8", 3, "int16")],
+)
+def test_a_zero_point_of_the_first_factor(first, zero, second, b):
+    x, y = extremes((2, 6, 3, 20), first), extremes(b, second)
+    rescale = Rescale(np.array([61], np.int32), np.array([1_234_567], np.int32), 27, zero_point=-9, sum_bits=48)
+    case = single("mul", [x, y], x.shape, DType.INT8, rescale=rescale, zero_point=zero)
+    product = (x.astype(np.int64) - zero) * y.astype(np.int64)
+    check_everywhere(*case, rescaled(product, 61, 1_234_567, 27, -9, np.int8))
+
+
+@pytest.mark.parametrize("a", [(2, 6, 3, 1), (1, 6, 1, 1), (6, 1, 20), (1,)])
+def test_a_zero_point_of_a_factor_that_repeats(a):
+    x, y = extremes(a, np.int8), extremes((2, 6, 3, 20), np.uint8)
+    rescale = Rescale(np.array([61], np.int32), np.array([1_234_567], np.int32), 25)
+    case = single("mul", [x, y], y.shape, DType.INT16, rescale=rescale, zero_point=-77)
+    product = (x.astype(np.int64) + 77) * y.astype(np.int64)
+    check_everywhere(*case, rescaled(product, 61, 1_234_567, 25, 0, np.int16))
+
+
+def test_a_zero_point_beyond_the_factors_type_is_refused():
+    graph, node, _ = single("mul", [np.zeros(4, np.int8)] * 2, (4,), DType.INT8, zero_point=128)
+    assert "128" in kernel_for("mul").unsupported(graph, node, CONFIG)
+
+
 @pytest.mark.parametrize(("first", "second"), [("float32", "float32"), ("int32", "int32"), ("int8", "bfloat16")])
 def test_products_the_multiplier_lacks_are_refused_with_a_reason(first, second):
     arrays = [np.zeros(4, DType(kind).numpy) for kind in (first, second)]

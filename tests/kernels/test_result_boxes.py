@@ -34,7 +34,8 @@ SLOPES = {"table": np.stack([np.arange(-256, 256) * 64, np.full(512, 3)], axis=1
 
 
 def graph_of(op: str, shapes: Sequence[Sequence[int]], shape: Sequence[int], kind: DType, **attrs: object) -> OpGraph:
-    rescale = {"sum2": CHANNELS, "act": CHANNELS, "table": Rescale(np.zeros(1, np.int32), None)}.get(op)
+    index = Rescale(np.zeros(1, np.int32), None)
+    rescale = {"sum2": CHANNELS, "act": CHANNELS, "mul": CHANNELS, "table": index}.get(op)
     return one_node(op, [(tuple(s), kind) for s in shapes], shape, kind, attrs, rescale)
 
 
@@ -44,6 +45,8 @@ CASES = [
     ("sum2", 2, {"weights": (100, -7)}),
     ("sum2", 2, {"weights": (4096, 3000)}),
     ("maximum", 2, {}),
+    ("mul", 2, {}),
+    ("mul", 2, {"zero_point": -77}),
 ]
 
 
@@ -81,6 +84,23 @@ def test_an_operand_that_is_repeated(other: tuple[int, ...]):
     np.testing.assert_array_equal(run(graph, arrays, whole(shape), output_phases=(2, 2)), want)
 
 
+@pytest.mark.parametrize("other", [(1, 6, 1, 1), (1,), (6, 16, 1), (32,)])
+@pytest.mark.parametrize("zero", [0, 127])
+def test_a_factor_that_is_repeated(other: tuple[int, ...], zero: int):
+    shape = (1, 6, 16, 32)
+    arrays = [random_values(RNG, shape, DType.INT8), random_values(RNG, other, DType.INT8)]
+    graph = graph_of("mul", [shape, other], shape, DType.INT8, zero_point=zero)
+    want = kernel_for("mul").reference(graph, graph.nodes[0], arrays)
+    np.testing.assert_array_equal(run(graph, arrays, whole(shape), output_phases=(2, 2)), want)
+
+
+@pytest.mark.parametrize("other", [(1, 6, 1, 1), (1,)])
+def test_a_factor_a_channel_costs_no_more_in_phases(other: tuple[int, ...]):
+    shape = (1, 6, 16, 32)
+    graph = graph_of("mul", [shape, other], shape, DType.INT8, zero_point=5)
+    assert phased_cycles(graph, (2, 2)) == math.prod(shape) // 16
+
+
 @pytest.mark.parametrize("kind", [DType.INT8, DType.BF16, DType.INT32])
 @pytest.mark.parametrize("phases", PHASES)
 def test_concat(kind: DType, phases: tuple[int, int]):
@@ -92,7 +112,7 @@ def test_concat(kind: DType, phases: tuple[int, int]):
 
 
 @pytest.mark.parametrize(
-    ("op", "count", "attrs", "width"), [(*case, w) for case, w in zip(CASES, (16, 2, 16, 8, 16), strict=True)]
+    ("op", "count", "attrs", "width"), [(*case, w) for case, w in zip(CASES, (16, 2, 16, 8, 16, 16, 16), strict=True)]
 )
 def test_cycles_are_those_of_a_dense_result(op: str, count: int, attrs: dict[str, object], width: int):
     """n / A, A results of ACT a cycle (hardware doc 4.3): planes of whole vectors waste nothing."""
@@ -104,7 +124,7 @@ def test_cycles_are_those_of_a_dense_result(op: str, count: int, attrs: dict[str
 def phased_cycles(graph: OpGraph, phases: tuple[int, int]) -> int:
     node, region = graph.nodes[0], Region.whole(graph.tensors[graph.nodes[0].output].shape)
     lram = Lram(np.random.default_rng(0))
-    inputs = [lram.tile(region, graph.tensors[name].dtype) for name in node.inputs]
+    inputs = [lram.tile(Region.whole(graph.tensors[n].shape), graph.tensors[n].dtype) for n in node.inputs]
     kernel = kernel_for(node.op)
     constants = [place_constant(lram, constant, region) for constant in kernel.constants(graph, node, CONFIG)]
     output = lram.tile(region, graph.tensors[node.output].dtype, phases)

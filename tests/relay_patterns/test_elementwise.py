@@ -67,10 +67,31 @@ def test_broadcasts(kind, shapes):
     check_quantized(binary(kind, shapes=shapes))
 
 
-@pytest.mark.parametrize("zeros, passes", [((0, 0), 0), ((-128, 0), 1), ((-128, 127), 2)])
-def test_products_remove_zero_points_first(zeros, passes):
+@pytest.mark.parametrize(
+    "zeros, passes, kept",
+    [((0, 0), 0, 0), ((-128, 0), 0, -128), ((0, 9), 0, 9), ((-128, 127), 1, 127), ((-7, 127), 1, -7)],
+)
+def test_products_subtract_one_zero_point_and_remove_the_other_first(zeros, passes, kept):
     graph = check_quantized(binary("Mul", (0.02, 0.03), zeros, out=(0.05, -3, "int8")))
     assert ops(graph) == ["act"] * passes + ["mul"]
+    assert graph.nodes[-1].attrs.get("zero_point", 0) == kept
+
+
+def test_codes_above_the_lowest_are_recoded_rather_than_widened():
+    graph = check_quantized(binary("Mul", (0.02, 0.03), (-7, -128), out=(0.05, -3, "int8")))
+    assert [graph.tensors[name].dtype.value for name in graph.nodes[-1].inputs] == ["int8", "uint8"]
+
+
+def test_a_product_with_16_bits_keeps_the_zero_point_of_8():
+    graph = check_quantized(binary("Mul", (0.00002, 0.03), (0, -7), ("int16", "int8"), out=(0.00005, 0, "int16")))
+    assert ops(graph) == ["mul"]
+    assert graph.nodes[0].attrs["zero_point"] == -7
+
+
+@pytest.mark.parametrize("zeros", [(-7, 3), (-128, -128), (127, -128)])
+def test_a_factor_that_repeats_loses_its_zero_point(zeros):
+    graph = check_quantized(binary("Mul", zeros=zeros, shapes=(SHAPE, (1, 3, 1, 1))))
+    assert graph.nodes[-1].attrs["zero_point"] == zeros[0]
 
 
 @pytest.mark.parametrize("kind", ["Max", "Min"])

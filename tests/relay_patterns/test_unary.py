@@ -44,16 +44,20 @@ TABLES = {
     "tanh": lambda m, x: m.op("Tanh", x),
     "erf": lambda m, x: m.op("Erf", x),
     "exp": lambda m, x: m.op("Exp", x),
-    "abs": lambda m, x: m.op("Abs", x),
-    "elu": lambda m, x: m.op("Elu", x, alpha=0.7),
-    "hardswish": lambda m, x: m.op("HardSwish", x),
     "gelu": lambda m, x: m.op("Gelu", x),
     "mish": lambda m, x: m.op("Mish", x),
     "softplus": lambda m, x: m.op("Softplus", x),
     "silu": lambda m, x: m.op("Mul", x, m.op("Sigmoid", x)),
-    "square": lambda m, x: m.op("Mul", x, x),
     "cube root of a sum": lambda m, x: m.op("Pow", m.op("Abs", m.op("Add", x, const(m, 0.5))), const(m, 1 / 3)),
     "sqrt": lambda m, x: m.op("Sqrt", m.op("Abs", x)),
+}
+PRODUCTS = {
+    "abs": lambda m, x: m.op("Abs", x),
+    "hardswish": lambda m, x: m.op("HardSwish", x),
+    "square": lambda m, x: m.op("Mul", x, x),
+    "written out": lambda m, x: m.op(
+        "Div", m.op("Mul", x, m.op("Clip", m.op("Add", x, const(m, 3.0)), const(m, 0.0), const(m, 6.0))), const(m, 6.0)
+    ),
 }
 
 
@@ -92,9 +96,21 @@ def test_a_leaky_relu_in_a_chain_is_one_table():
     assert ops(check_quantized(unary(build, 0.03, 0))) == ["table"]
 
 
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("dtype, zero", [("int8", -128), ("int8", 3), ("int8", 127), ("uint8", 200)])
+def test_products_of_the_tensor_with_a_clipped_line_need_no_table(name, dtype, zero):
+    graph = check_quantized(unary(PRODUCTS[name], 0.03, zero, dtype))
+    assert ops(graph) in (["act", "mul"], ["mul"], ["act"])
+
+
+@pytest.mark.parametrize("name, zero", [("elu", -128), ("abs", 127)])
+def test_a_function_that_is_a_line_on_all_codes_is_one_pass(name, zero):
+    assert ops(check_quantized(unary(BF16[name], 0.03, zero))) == ["act"]
+
+
 @pytest.mark.parametrize("name", ["sigmoid", "tanh", "gelu", "hardswish"])
 def test_16_bit_tables_for_8_bit_results(name):
-    check_quantized(unary(TABLES[name], 0.0002, 0, "int16"))
+    check_quantized(unary({**TABLES, **PRODUCTS}[name], 0.0002, 0, "int16"))
 
 
 def test_a_quantized_constant_in_a_chain():
@@ -121,13 +137,13 @@ def test_a_layer_read_twice_keeps_its_values():
     y = m.requantized(m.op("Add", x, m.qinput((1, 3, 6, 6), 0.03, 1)), 0.04, -9)
     z = m.requantized(m.op("Relu", y), 0.04, -9)
     m.output(m.quantize(m.op("Sub", z, y), 0.05, 0), "int8")
-    assert ops(check_quantized(m.proto())) == ["sum2", "act", "sum2"]
+    assert ops(check_quantized(m.proto())) == ["sum2", "act"]
 
 
 def test_zero_points_are_removed_once_for_all_readers():
     m = Model()
-    x, y, z = (m.qinput((2, 6), 0.02, zero) for zero in (-5, 0, 0))
-    a, b = (m.requantized(m.op("Mul", x, other), 0.03, 1) for other in (y, z))
+    x, y, z = (m.qinput((2, 6), 0.02, zero) for zero in (-5, 3, 7))
+    a, b = (m.requantized(m.op("Mul", other, x), 0.03, 1) for other in (y, z))
     m.output(m.quantize(m.op("Add", a, b), 0.05), "int8")
     assert ops(check_quantized(m.proto())) == ["act", "mul", "mul", "sum2"]
 
@@ -136,6 +152,8 @@ BF16 = {
     **TABLES,
     "leaky": leaky,
     **AFFINE,
+    **PRODUCTS,
+    "elu": lambda m, x: m.op("Elu", x, alpha=0.7),
     "log": lambda m, x: m.op("Log", m.op("Abs", x)),
     "reciprocal": lambda m, x: m.op("Reciprocal", m.op("Add", m.op("Abs", x), const(m, 0.25))),
     "selu": lambda m, x: m.op("Selu", x),

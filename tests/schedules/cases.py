@@ -164,6 +164,7 @@ CASES = (
         label="bf16",
     ),
     Case("mul", (((4, 9), I8), ((9,), I8)), (4, 9), (3, 5), rescale=single(-9, 6, rounding=Rounding.NTE)),
+    Case("mul", (((4, 9), I8), ((4, 1), U8)), (4, 9), (3, 5), attrs={"zero_point": -33}, rescale=single(5, 7)),
     Case(
         "mul",
         (((4, 9), I16), ((4, 1), I16)),

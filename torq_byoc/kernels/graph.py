@@ -17,7 +17,8 @@ Tensors are dense, row-major and in ONNX axis order (NCHW).  Operators and their
                  already removed or folded; rescale per N (last axis) or single.
 ``sum2``         a, b of one type broadcast to the output; weights (wa, wb): y = rescale(a*wa + b*wb).  Integer
                  inputs take int16 weights (int32 ones int8); bf16 takes floats.  One input may be constant.
-``mul``          a, b broadcast; y = rescale(a*b); zero points already removed.  One may be constant.
+``mul``          a, b broadcast; y = rescale((a - zero_point)*b).  One may be constant.  Attr zero_point is
+                 a's (default 0); b's is already removed.
 ``maximum``      a, b broadcast, same quantization; y = rescale(max(a, b)).  ``minimum`` alike.
 ``weighted_max``  x of one byte, const weights int8[2,n]; attr axis: the output axis along which their columns run (or
                  n is 1); y = rescale(max(x*weights[0], x*weights[1])).

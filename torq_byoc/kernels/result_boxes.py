@@ -38,6 +38,8 @@ def result_boxes(
     operands: Sequence[View],
     bias: View | None = None,
     weight: View | None = None,
+    *,
+    apart: bool = False,
 ) -> list[ResultBox]:
     """The boxes that together are ``region`` of an output tile.
 
@@ -46,13 +48,14 @@ def result_boxes(
         region: the box to write, at least two axes for a tile in stride phases.
         operands: data over that box, dense.
         bias, weight: the B and the W operand over that box.
+        apart: every operand has a bus of its own, so that they need not be walked alike.
     """
     entries = (bias, weight)
     if output.phases == (1, 1):
         return [ResultBox(region.extent, view(output, region.start), tuple(operands), *entries)]
     views = (*operands, *filter(None, entries))
     plane = region.extent[-2] * region.extent[-1]
-    alike = all(_steps(operand, region) == _steps(operands[0], region) for operand in operands)
+    alike = apart or all(_steps(operand, region) == _steps(operands[0], region) for operand in operands)
     flat = all(operand.strides[-2] == operand.strides[-1] * region.extent[-1] for operand in views)
     if alike and flat and plane > 1 and output.dtype.size <= _SPLIT_BYTES:
         return [_flat(output, region, operands, entries)]

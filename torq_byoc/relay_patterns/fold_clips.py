@@ -1,79 +1,101 @@
-"""Fold a clip that stands alone into the operator before it.
+"""Fold an ``act`` that only moves and clips codes into the operator before it.
 
-    conv2d -> act (codes unchanged, clip to [lo, hi])   becomes   conv2d with the clip [lo, hi]
+    conv2d -> act (code + d, clip to [lo, hi])          becomes   conv2d with zero point + d and the clip
     concat -> act (codes unchanged, clip to the type)   becomes   concat
 
-Quantized exports often give a relu a quantize of its own with the scale of the layer before.  The codes are
-then only clipped, which the layer's own rescale does for nothing, or not even that.  Exact.
+Quantized exports often give a relu a quantize of its own with the scale of the layer before, and a multiplication
+by a constant one whose scale differs by that constant alone.  The codes are then only clipped, or moved to another
+zero point, which the layer's own rescale does for nothing.  What counts is what a pass does to every code there is,
+not how its multiplier is written.  Exact.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from torq_byoc.kernels.graph import Node, OpGraph, Rescale
-from torq_byoc.relay_patterns.arithmetic import keeps_codes
+import numpy as np
+
+from torq_byoc.kernels.graph import Node, OpGraph, Rescale, TensorInfo
+from torq_byoc.kernels.rescaling import is_uniform, rescaled
+from torq_byoc.npu_model.numerics import clip_bounds
 
 _FOLDABLE = ("conv2d", "matmul", "sum2", "mul", "maximum", "minimum", "act", "maxpool", "sumpool", "reduce")
 
 
 def fold_clips(graph: OpGraph) -> OpGraph:
-    """The graph without the ``act`` nodes that only clip the codes of a tensor nobody else reads."""
+    """The graph without the ``act`` nodes that only move and clip the codes of a tensor nobody else reads."""
     readers = graph.consumers()
     producers: dict[str, Node] = {}
     same: dict[str, str] = {}
     for node in graph.nodes:
         node = replace(node, inputs=tuple(same.get(name, name) for name in node.inputs))
-        source = producers.get(node.inputs[0]) if node.inputs else None
-        if (
-            source is not None
-            and _only_clips(graph, node)
-            and _takes_clip(graph, source, node)
-            and len(readers[source.output]) == 1
-            and source.output not in graph.outputs
-        ):
-            del producers[source.output]
-            node = _clipped(source, node)
-        elif _only_clips(graph, node) and _clips_nothing(graph, node) and node.output not in graph.outputs:
-            same[node.output] = node.inputs[0]
-            continue
+        shift = _shift_of(graph, node)
+        if shift is not None:
+            source = producers.get(node.inputs[0])
+            alone = len(readers[node.inputs[0]]) == 1 and node.inputs[0] not in graph.outputs
+            if source is not None and alone and _takes_clip(graph, source, node):
+                del producers[source.output]
+                node = _clipped(graph, source, node, shift)
+            elif shift.by == 0 and _clips_nothing(graph, node, shift) and node.output not in graph.outputs:
+                same[node.output] = node.inputs[0]
+                continue
         producers[node.output] = node
     return replace(graph, nodes=tuple(producers.values()), tensors=_used(graph, tuple(producers.values())))
 
 
-def _only_clips(graph: OpGraph, node: Node) -> bool:
-    """An integer ACT pass whose bias, scale, shift and zero point cancel out."""
+@dataclass(frozen=True)
+class _Shift:
+    """code -> min(max(code + by, low), high)."""
+
+    by: int
+    low: int
+    high: int
+
+
+def _shift_of(graph: OpGraph, node: Node) -> _Shift | None:
+    """What an integer ACT pass does to the codes if that is no more than a move and a clip, tried on all of them."""
     rescale = node.rescale
     if node.op != "act" or node.attrs.get("mode", "ACT") != "ACT" or rescale is None or len(node.inputs) != 1:
-        return False
-    source, target = graph.tensors[node.inputs[0]], graph.tensors[node.output]
-    if source.dtype is not target.dtype or source.dtype.is_float or rescale.scale is None:
-        return False
-    return keeps_codes(rescale)
+        return None
+    source, target = graph.tensors[node.inputs[0]].dtype, graph.tensors[node.output].dtype
+    if source.is_float or target.is_float or source.size > 2 or not is_uniform(rescale):
+        return None
+    first, last = source.integer_range
+    codes = np.arange(first, last + 1)
+    results = rescaled(codes, replace(rescale, axis=None), target, source).astype(np.int64)
+    low, high = clip_bounds(rescale.clip_min, rescale.clip_max, target)
+    inside = np.flatnonzero((results > low) & (results < high))
+    if not inside.size:
+        return None
+    by = int(results[inside[0]] - codes[inside[0]])
+    return _Shift(by, low, high) if np.array_equal(results, np.clip(codes + by, low, high)) else None
 
 
-def _clips_nothing(graph: OpGraph, node: Node) -> bool:
-    low, high = graph.tensors[node.output].dtype.integer_range
-    return node.rescale is not None and node.rescale.clip_min <= low and node.rescale.clip_max >= high
+def _clips_nothing(graph: OpGraph, node: Node, shift: _Shift) -> bool:
+    source, target = graph.tensors[node.inputs[0]].dtype, graph.tensors[node.output].dtype
+    return source is target and (shift.low, shift.high) == target.integer_range
 
 
 def _takes_clip(graph: OpGraph, node: Node, clip: Node) -> bool:
+    """Whether a node can write the codes of ``clip``, which take as many bytes as its own."""
     if node.op not in _FOLDABLE or node.rescale is None or node.attrs.get("mode", "ACT") != "ACT":
         return False
-    return graph.tensors[node.output].dtype is graph.tensors[clip.output].dtype
+    mine, wanted = graph.tensors[node.output].dtype, graph.tensors[clip.output].dtype
+    return not mine.is_float and mine.size == wanted.size
 
 
-def _clipped(node: Node, clip: Node) -> Node:
-    """``node`` with the tighter clip, under the clip's name."""
-    assert node.rescale is not None and clip.rescale is not None
-    low, high = clip.rescale.clip_min, clip.rescale.clip_max
-    bounds = [min(max(bound, low), high) for bound in (node.rescale.clip_min, node.rescale.clip_max)]
-    rescale: Rescale = replace(node.rescale, clip_min=bounds[0], clip_max=bounds[1])
+def _clipped(graph: OpGraph, node: Node, clip: Node, shift: _Shift) -> Node:
+    """``node`` with the moved zero point and the tighter clip, under the clip's name."""
+    assert node.rescale is not None
+    own = clip_bounds(node.rescale.clip_min, node.rescale.clip_max, graph.tensors[node.output].dtype)
+    low, high = (min(max(bound + shift.by, shift.low), shift.high) for bound in own)
+    zero_point = node.rescale.zero_point + shift.by
+    rescale: Rescale = replace(node.rescale, zero_point=zero_point, clip_min=low, clip_max=high)
     origin = "+".join(dict.fromkeys(f"{node.origin}+{clip.origin}".strip("+").split("+")))
     return replace(node, name=clip.name, output=clip.output, rescale=rescale, origin=origin)
 
 
-def _used(graph: OpGraph, nodes: tuple[Node, ...]) -> dict:  # type: ignore[type-arg]
+def _used(graph: OpGraph, nodes: tuple[Node, ...]) -> dict[str, TensorInfo]:
     names = {*graph.inputs, *graph.constants, *graph.outputs}
     for node in nodes:
         names.update((*node.inputs, node.output))

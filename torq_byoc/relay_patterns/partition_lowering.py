@@ -12,6 +12,7 @@ from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
+from torq_byoc.relay_patterns.collapse_codes import collapse_codes
 from torq_byoc.relay_patterns.distinct_names import with_distinct_names
 from torq_byoc.relay_patterns.flattening import flatten_in_order
 from torq_byoc.relay_patterns.fold_clips import fold_clips
@@ -80,8 +81,8 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
             raise _foreign(symbol, type(value).__name__)
     for result in _results(function, values):
         builder.output(tensors[result])
-    graph = flatten_in_order(absorb_channel_shuffles(fold_clips(builder.finish())))
-    graph = separate_sums(separate_pools(pool_first(graph), config), config)
+    graph = absorb_channel_shuffles(collapse_codes(fold_clips(builder.finish()), config))
+    graph = separate_sums(separate_pools(pool_first(flatten_in_order(graph)), config), config)
     return load_in_order(legalize(separate_outputs(share_repeats(graph)), config))
 
 

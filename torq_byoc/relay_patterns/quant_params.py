@@ -28,6 +28,14 @@ class QuantParams:
         """Real values (float64) of codes."""
         return (codes.astype(np.float64) - self.zero_point) * self.scale
 
+    def recoded(self) -> QuantParams | None:
+        """The same values as 8-bit codes with zero point 0, signed or not; None if neither type holds them all."""
+        low, high = (limit - self.zero_point for limit in self.dtype.integer_range)
+        for dtype in (DType.INT8, DType.UINT8):
+            if dtype.integer_range[0] <= low and high <= dtype.integer_range[1]:
+                return QuantParams(self.scale, 0, dtype)
+        return None
+
     def centred(self) -> QuantParams:
         """The same values as int16 codes with zero point 0.
 

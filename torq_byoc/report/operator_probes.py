@@ -1,6 +1,7 @@
 """One small model an ONNX operator, to find out what the compiler really does with it.
 
-A probe is ``Abs -> operator -> Abs`` where types allow, so that pure data movement has NPU neighbours.
+A probe is ``Abs -> operator -> Abs`` where types allow, so that pure data movement has NPU neighbours.  Functions of
+one number see both sides of zero, in ``MatMul -> operator -> MatMul``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 21
 NODE = "probe"
+_MIXER = "mixer"
 IMAGE = (1, 8, 12, 12)
 ROWS = (1, 12, 32)
 
@@ -29,7 +31,7 @@ class Probe:
         first: a fixed input before all others.
         attrs: attributes of the node.
         chained: the result is a float tensor that another operator can follow.
-        signed: inputs are of both signs.
+        signed: the operator is given negative numbers too.
     """
 
     op: str
@@ -44,10 +46,9 @@ class Probe:
     def model(self) -> onnx.ModelProto:
         """The probe as a float ONNX model."""
         names = [f"x{i}" for i in range(len(self.inputs))]
-        before = "Neg" if self.signed else "Abs"
-        nodes = [helper.make_node(before, [name], [f"{name}_abs"], f"before{i}") for i, name in enumerate(names)]
+        nodes = [self._neighbour(name, f"{name}_fed", f"before{i}") for i, name in enumerate(names)]
         fixed = {f"c{i}": value for i, value in enumerate(self.constants) if value is not None}
-        operands = [f"{n}_abs" for n in names] + [
+        operands = [f"{n}_fed" for n in names] + [
             f"c{i}" if v is not None else "" for i, v in enumerate(self.constants)
         ]
         if self.first is not None:
@@ -56,8 +57,10 @@ class Probe:
         results = [f"r{i}" for i in range(self.outputs)]
         nodes.append(helper.make_node(self.op, operands, results, NODE, **self.attrs))
         if self.chained:
-            nodes += [helper.make_node("Abs", [name], [f"{name}_abs"], f"after{i}") for i, name in enumerate(results)]
-            results = [f"{name}_abs" for name in results]
+            nodes += [self._neighbour(name, f"{name}_read", f"after{i}") for i, name in enumerate(results)]
+            results = [f"{name}_read" for name in results]
+        if self.signed:
+            fixed[_MIXER] = _weights(self.inputs[0][-1], self.inputs[0][-1])
         graph = helper.make_graph(
             nodes,
             self.op,
@@ -72,6 +75,10 @@ class Probe:
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
         return onnx.shape_inference.infer_shapes(model)
+
+    def _neighbour(self, source: str, result: str, name: str) -> onnx.NodeProto:
+        operands = [source, _MIXER] if self.signed else [source]
+        return helper.make_node("MatMul" if self.signed else "Abs", operands, [result], name)
 
     def data(self) -> dict[str, np.ndarray]:
         """Two calibration samples, away from zero so that logarithms and quotients are finite, unless signed."""
@@ -116,9 +123,10 @@ PROBES: Sequence[Probe] = (
     Probe("Gemm", ((4, 32),), (_weights(32, 16), _weights(16))),
     Probe("MatMul", (ROWS, (1, 32, 12))),
     *(_recurrent(op, gates) for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))),
-    *_each("Relu Sigmoid Tanh Erf Exp Log Sqrt Abs Neg Floor Ceil Round Reciprocal Sign Sin Cos", inputs=(ROWS,)),
-    *_each("Elu Selu Celu Softplus Softsign HardSigmoid HardSwish Mish Gelu ThresholdedRelu", inputs=(ROWS,)),
-    Probe("LeakyRelu", (ROWS,), signed=True),
+    *_each("Log Sqrt Reciprocal", inputs=(ROWS,)),
+    *_each("Relu Sigmoid Tanh Erf Exp Abs Neg Floor Ceil Round Sign Sin Cos", inputs=(ROWS,), signed=True),
+    *_each("LeakyRelu Elu Selu Celu Softplus Softsign HardSigmoid HardSwish Mish Gelu", inputs=(ROWS,), signed=True),
+    Probe("ThresholdedRelu", (ROWS,), signed=True),
     Probe("PRelu", (IMAGE,), (_weights(8, 1, 1),), signed=True),
     Probe("Clip", (ROWS,), (_scalar(0), _scalar(6))),
     *_each("Add Sub Mul Div Max Min Pow Mod", inputs=_TWO_ROWS),

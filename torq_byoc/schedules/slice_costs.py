@@ -35,7 +35,7 @@ class SliceCost:
 
 @dataclass
 class _KnownCosts:
-    """Slice costs of one signature on one machine; ``planar`` once a task walked a plane."""
+    """Slice costs of one signature on one machine; ``planar`` once a task walked a plane that has borders."""
 
     costs: dict[Hashable, SliceCost] = field(default_factory=dict)
     planar: bool = False
@@ -100,7 +100,8 @@ class SliceCosts:
             if kind not in known:
                 known[kind] = self._tasks(part, portion, *placements)
         jobs = [known[kind] for kind in kinds]
-        self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
+        if not self.operands.kernel.translates:
+            self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
         return cost_of(jobs)
 
     def kind(self, part: Region, portion: Portion | None) -> Hashable:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.relay_patterns.composites.infra import BF16, code_distance, cosine, run
+from tests.relay_patterns.composites.infra import BF16, build, code_distance, cosine, run
 from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.npu_model.dtypes import DType
@@ -57,6 +57,15 @@ def test_codes_of_a_mild_normalization_are_almost_all_exact():
     out = QuantParams(float(np.abs(real).max()) / 255, -128, DType.INT8)
     actual = run([codes], [source], lambda b, x: lower(b, x, lrn, out, "node"))
     assert np.count_nonzero(actual != out.quantize(real)) <= 30
+
+
+@pytest.mark.parametrize(("zero", "factors"), [(-128, {"uint8"}), (0, {"int8"}), (5, {"int8", "int16"})])
+def test_squares_of_8_bit_codes_are_products_of_the_narrowest_factors(zero: int, factors: set[str]):
+    source, out = QuantParams(1.0, zero, DType.INT8), QuantParams(1.0, 0, DType.INT8)
+    graph = build([(1, 8, 4, 4)], [source], lambda b, x: lower(b, x, Lrn(5, 1e-6), out, "node"))
+    square = next(node for node in graph.nodes if node.op == "mul")
+    assert {graph.tensors[name].dtype.value for name in square.inputs} == factors
+    assert graph.tensors[square.output].dtype is DType.UINT16
 
 
 @pytest.mark.parametrize("lrn", CASES)

@@ -101,10 +101,18 @@ class Emitter:
         return self.emit("table", [x], dtype, rescale=index, out=out, **attrs)
 
     def mul(
-        self, a: str, b: str, dtype: DType, rescale: Rescale | None = None, *, out: QuantParams | None = None
+        self,
+        a: str,
+        b: str,
+        dtype: DType,
+        rescale: Rescale | None = None,
+        *,
+        zero_point: int = 0,
+        out: QuantParams | None = None,
     ) -> str:
-        """a * b, broadcast."""
-        return self.emit("mul", [a, b], dtype, rescale=rescale or self.plain(a), out=out)
+        """(a - zero_point) * b, broadcast."""
+        attrs: dict[str, Any] = {"zero_point": zero_point} if zero_point else {}
+        return self.emit("mul", [a, b], dtype, rescale=rescale or self.plain(a), out=out, **attrs)
 
     def sum2(
         self,

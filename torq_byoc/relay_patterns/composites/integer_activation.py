@@ -75,11 +75,15 @@ def fitted(function: RealFunction, source: QuantParams, out: QuantParams) -> tab
     return tables.fit_table((codes - _middle(out.dtype)) * (1 << EXTRA_BITS))
 
 
-def _exact(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:
+def at_every_code(function: RealFunction, source: QuantParams) -> np.ndarray:
+    """A function at every code of an 8-bit tensor, ascending; poles are large numbers, NaN is 0."""
     low, high = source.dtype.integer_range
-    real = _finite(function(source.dequantize(np.arange(low, high + 1))))
-    table = tables.exact_table(out.quantize(real))
-    return e.table(x, table, tables.exact_index(low), out.dtype, out=out)
+    return _finite(function(source.dequantize(np.arange(low, high + 1))))
+
+
+def _exact(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:
+    table = tables.exact_table(out.quantize(at_every_code(function, source)))
+    return e.table(x, table, tables.exact_index(source.dtype.integer_range[0]), out.dtype, out=out)
 
 
 def _interpolated(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:

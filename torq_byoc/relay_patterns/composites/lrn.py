@@ -80,19 +80,36 @@ def _lower_integer(e: Emitter, x: str, lrn: Lrn, out: QuantParams) -> str:
     source = quantization(e, x)
     low, high = source.dtype.integer_range
     source.centred()
-    centred = e.act(x, DType.INT16, integer_rescale(bias=-source.zero_point))
     largest = lrn.size * max(high - source.zero_point, source.zero_point - low) ** 2
     dropped = max(0, largest.bit_length() - SUM_BITS)
-    square = e.mul(centred, centred, DType.INT32, integer_rescale(2.0**-dropped, sum_bits=48))
+    square = _square(e, x, source, dropped)
     largest >>= dropped
     weight = math.ldexp(lrn.alpha * source.scale**2 / lrn.size, dropped)
     if weight * largest <= NARROW_RATIO * lrn.bias:
-        return _narrow(e, centred, square, lrn, weight, largest, source, out)
+        return _narrow(e, x, square, lrn, weight, largest, source, out)
     return _wide(e, x, square, lrn, weight, largest, source, out)
 
 
+def _square(e: Emitter, x: str, source: QuantParams, dropped: int) -> str:
+    """Squares of the values in codes, without their lowest bits; those of 8-bit codes are whole numbers of 16 bits."""
+    if source.dtype.size > 1:
+        return e.mul(x, x, DType.INT32, integer_rescale(2.0**-dropped, sum_bits=48))
+    centred = source.recoded() or source.centred()
+    if centred == source:
+        return e.mul(x, x, DType.UINT16)
+    plain = e.act(x, centred.dtype, integer_rescale(bias=-source.zero_point))
+    if centred.dtype.size == 1:
+        return e.mul(plain, plain, DType.UINT16)
+    return _times(e, x, plain, source, DType.UINT16)
+
+
+def _times(e: Emitter, x: str, factor: str, source: QuantParams, dtype: DType) -> str:
+    """The values in codes times a 16-bit tensor."""
+    return e.mul(x, factor, dtype, integer_rescale(sum_bits=48), zero_point=source.zero_point)
+
+
 def _narrow(
-    e: Emitter, centred: str, square: str, lrn: Lrn, weight: float, largest: int, source: QuantParams, out: QuantParams
+    e: Emitter, x: str, square: str, lrn: Lrn, weight: float, largest: int, source: QuantParams, out: QuantParams
 ) -> str:
     """The gain stays within a small factor: a whole number of units, and a table of the sum for the rest.
 
@@ -108,8 +125,8 @@ def _narrow(
     unit = max(spread / (tables.INT16_MAX - 1), middle / (INT32_MAX // peak + tables.INT16_MIN))
     whole = round(middle / unit)
     rest = e.table(total, tables.fit_table(gains / unit - whole).table, index, DType.INT16)
-    scaled = e.act(centred, DType.INT32, integer_rescale(whole))
-    varying = e.mul(centred, rest, DType.INT32, integer_rescale(sum_bits=48))
+    scaled = e.act(x, DType.INT32, integer_rescale(whole, bias=-source.zero_point))
+    varying = _times(e, x, rest, source, DType.INT32)
     return e.sum2(
         scaled, varying, (1, 1), out.dtype, to_codes(source.scale / out.scale * unit, out, where=e.origin), out=out
     )

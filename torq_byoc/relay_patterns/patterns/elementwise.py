@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from tvm.ir import Call
 from tvm.relax.dpl import DFPattern, wildcard
@@ -123,21 +126,47 @@ def _sum_weights(qa: QuantParams, qb: QuantParams, out: QuantParams, subtract: b
 
 
 def lower_product(low: Lowering) -> str:
-    """mul of operands whose zero points have been removed."""
-    call, left, right = _both(low)
+    """mul; one operand may keep its zero point, the other's has been removed."""
+    call, *operands = _both(low)
     out, shape = low.out, static_shape(call)
     assert out is not None
-    (a, qa), (b, qb) = _centered(low, *left), _centered(low, *right)
+    kept = _keeps_zero_point(low, operands, shape)
+    if kept is not None:
+        operands.insert(0, operands.pop(kept))
+    (a, qa), (b, qb) = (
+        operand if kept is not None and position == 0 else _centered(low, *operand)
+        for position, operand in enumerate(operands)
+    )
     wide = wide_sum(qa.dtype, qb.dtype)
     rescale = requantization(qa.scale * qb.scale / out.scale, 0, out, bounds=low.bounds(), wide=wide)
-    return low.emit("mul", [a, b], shape, out, rescale=rescale)
+    attrs = None if kept is None else {"zero_point": qa.zero_point}
+    return low.emit("mul", [a, b], shape, out, attrs=attrs, rescale=rescale)
+
+
+def _keeps_zero_point(low: Lowering, operands: Sequence[tuple[str, QuantParams]], shape: tuple[int, ...]) -> int | None:
+    """Position of the operand whose zero point the product subtracts: of those that can, one that would have to be
+    widened without, and the larger."""
+
+    def gain(position: int) -> tuple[bool, int]:
+        tensor, params = operands[position]
+        return params.recoded() is None, math.prod(low.builder.info(tensor).shape)
+
+    able = [
+        position
+        for position, (tensor, params) in enumerate(operands)
+        if low.builder.value(tensor) is None and params.zero_point and low.builder.info(tensor).shape == shape
+    ]
+    return max(able, key=gain, default=None)
 
 
 def _centered(low: Lowering, tensor: str, params: QuantParams) -> tuple[str, QuantParams]:
-    """The operand without zero point; constants stay as narrow as their values allow."""
+    """The operand without zero point, as narrow as its codes allow (constants: as their values do)."""
     value = low.builder.value(tensor)
-    if value is None or params.zero_point == 0:
-        return low.centered(tensor, params)
+    if params.zero_point == 0:
+        return tensor, params
+    if value is None:
+        recoded = params.recoded()
+        return low.centered(tensor, params) if recoded is None else (low.requantize(tensor, params, recoded), recoded)
     moved = value.astype(np.int32) - params.zero_point
     if np.abs(moved).max() > 32767:
         return _constant_codes(low, params.dequantize(value))

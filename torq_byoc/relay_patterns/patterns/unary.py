@@ -1,4 +1,4 @@
-"""Element-wise functions of one tensor: requantize, clip, affine maps, and everything else as a table."""
+"""Element-wise functions of one tensor: requantize, clip, affine maps, and everything else code by code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm.relax.dpl import DFPattern, is_op
 from torq_byoc.relay_patterns import affine
 from torq_byoc.relay_patterns.affine import Affine
 from torq_byoc.relay_patterns.chains import CHAIN
-from torq_byoc.relay_patterns.composites import activation, integer_activation
+from torq_byoc.relay_patterns.composites import activation, code_functions
 from torq_byoc.relay_patterns.elementwise_functions import ELEMENTWISE_OPS, evaluate
 from torq_byoc.relay_patterns.legality import quantized_reasons
 from torq_byoc.relay_patterns.lowering import Lowering, clip_bounds, quant_of, scalar
@@ -45,7 +45,7 @@ def _source(view: View) -> relax.Expr:
 
 
 def lower(low: Lowering) -> str:
-    """act (or mul) for clip(a * x + b); two straight pieces of their own; a table for anything else."""
+    """act (or mul) for clip(a * x + b); two straight pieces of their own; see ``code_functions`` for anything else."""
     source, out = quant_of(low.view.operand(_source(low.view))), low.out
     assert out is not None
     x = low.tensor(_source(low.view))
@@ -55,8 +55,7 @@ def lower(low: Lowering) -> str:
     slope = _slope(low.view)
     if slope is not None:
         return activation.lower(low.builder, x, "leaky_relu", out, low.origin, alpha=slope)
-    e = low.emitter
-    return integer_activation.lower(e, x, partial(_function, low.view), out)
+    return code_functions.lower(low.emitter, x, partial(_function, low.view), out, low.config)
 
 
 def _slope(view: View) -> float | None:

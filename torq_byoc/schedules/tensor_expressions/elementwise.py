@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.multiply import zero_point
 from torq_byoc.kernels.sum_plan import weights_as_seen
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
-from torq_byoc.schedules.tensor_expressions.arithmetic import ActStage, scaled, widen, wrap
+from torq_byoc.schedules.tensor_expressions.arithmetic import ActStage, integer, scaled, widen, wrap
 from torq_byoc.schedules.tensor_expressions.broadcasting import broadcast_element
 from torq_byoc.schedules.tensor_expressions.definition import RESULT, Operands, defines
 
@@ -28,8 +29,9 @@ def sum2(graph: OpGraph, node: Node, operands: Operands) -> Any:
 
 @defines("mul")
 def mul(graph: OpGraph, node: Node, operands: Operands) -> Any:
-    """a * b."""
-    return _binary(graph, node, operands, lambda a, b: a * b)
+    """(a - zero point) * b."""
+    zero = zero_point(node)
+    return _binary(graph, node, operands, lambda a, b: (a - integer(zero)) * b if zero else a * b)
 
 
 @defines("maximum", "minimum")
