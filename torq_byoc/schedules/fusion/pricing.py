@@ -90,10 +90,14 @@ class GroupSpace:
 
     def priced(self, decision: GroupDecision, resident: frozenset[str]) -> GroupChoice | None:
         """A given decision; None when the segment cannot be divided so."""
-        division = self._division(BandCut(decision.axis, decision.size, decision.outer))
+        division = self._division(BandCut.of(decision))
         if division is None:
             return None
         return division.choice(decision.buffers, resident, decision.split_axes)
+
+    def can_divide(self, decision: GroupDecision) -> bool:
+        """Whether the segment can be divided so at all."""
+        return self._division(BandCut.of(decision)) is not None
 
     def _split_axes(self) -> tuple[int | None, ...] | None:
         """One slice for every node where no node may be divided; None leaves it to the division."""
@@ -188,13 +192,13 @@ class PricedDivision:
         work, division, traffic = self._work[axes], self.division, self.division.traffic(resident)
         fixed = max(one.staying for one in traffic)
         again = (division.runs - 1) * max(one.turning for one in traffic)
-        loaded = again + sum(one.flowing * one.times for one in traffic)
+        loaded = again + sum((one.flowing + one.parted) * one.times for one in traffic)
         stored = sum(one.stored * one.times for one in traffic)
         rate, count = self.config.dma_bytes_per_cycle, division.count
         code = self.weights.transfer_code * (division.transfers(resident) + work.programs)
         code += self.weights.slice_code * work.jobs
         into, out = (fixed + loaded + work.program_bytes + code) / rate, stored / rate
-        fill = (fixed + traffic[0].flowing + work.program_bytes / count) / rate
+        fill = (fixed + traffic[0].flowing + traffic[0].part + work.program_bytes / count) / rate
         slices = work.cycles + again / rate
         flow = Flow.step(into, slices, out)
         if buffers == 2:
@@ -202,7 +206,8 @@ class PricedDivision:
         demand = self.demand(buffers, resident) + programs_demand(work.program_peak, self.config)
         early = loaded_early(fill - traffic[0].data / rate, demand, self.config)
         names = tuple(node.name for node in self.segment.nodes)
-        decision = GroupDecision(names, division.cut.axis, division.cut.size, axes, buffers, division.cut.outer)
+        cut = division.cut
+        decision = GroupDecision(names, cut.axis, cut.size, axes, buffers, cut.outer, cut.parts)
         nbytes = fixed + loaded + work.program_bytes + stored
         return GroupChoice(
             decision, float(flow.after(early)), nbytes, nbytes / rate, demand, work.tiles, self, resident
@@ -217,7 +222,7 @@ class PricedDivision:
         )
 
     def _steps(self, work: _Work, resident: frozenset[str]) -> tuple[BandSteps, ...]:
-        """The bands of a run, node by node."""
+        """The bands of a run, step by step."""
         division = self.division
         return tuple(
             BandSteps(kind.times // division.runs, tuple(map(NodeStep, costs, loads, self._reloads)))
@@ -226,13 +231,14 @@ class PricedDivision:
 
     @cached_property
     def _reloads(self) -> list[bool]:
-        """Whether every band loads a node's program anew."""
-        return [self._program_loads(index, 2) == 2 for index in range(len(self.segment.nodes))]
+        """For every step of a band whether each band loads its program anew."""
+        return [self._program_loads(position, 2) == 2 for position, _ in self.division.middle.steps]
 
     @cached_property
     def split_axes(self) -> tuple[int | None, ...]:
         """For every node the axis that divides it best between the slices, judged by the middle band."""
-        return tuple(self._split_axis(index, output) for index, output in enumerate(self.division.middle.outputs))
+        middle = self.division.middle
+        return tuple(self._split_axis(index, middle.first_box(index)) for index in range(len(self.segment.nodes)))
 
     def _split_axis(self, index: int, output: Region) -> int | None:
         """The most even axis; None where loading the further slices' programs takes longer than they save."""
@@ -248,17 +254,21 @@ class PricedDivision:
         """Programs that a node loads in so many bands.
 
         Bands load one each only where the node reads something from outside: what is passed on inside finds the same
-        place in every band, and so the program of the band before fits (``share_programs``).
+        place in every band, and so the program of the band before fits (``share_programs``).  Where a band loads
+        weights part by part, these lie now here, now there.
         """
-        return bands if self.segment.sources.intersection(self.segment.names[index]) else 1
+        parts = self.division.cut.parts
+        moving = parts is not None and not parts.keep and parts.first <= index <= parts.last
+        return bands if moving or self.segment.sources.intersection(self.segment.names[index]) else 1
 
     def _slices(self, axes: tuple[int | None, ...]) -> _Work:
         cycles = programs = nbytes = peak = jobs = tiles = 0
         found = []
         for kind in self.division.kinds:
             costs = []
-            for index, (model, output, axis) in enumerate(zip(self.segment.models, kind.outputs, axes, strict=True)):
-                cost, loads = model.tile_cost(output, axis, model.streamed), self._program_loads(index, kind.times)
+            for index, box in kind.steps:
+                model = self.segment.models[index]
+                cost, loads = model.tile_cost(box, axes[index], model.streamed), self._program_loads(index, kind.times)
                 cycles += kind.times * cost.cycles
                 programs += loads
                 nbytes += loads * cost.program_bytes
@@ -272,7 +282,7 @@ class PricedDivision:
 
 @dataclass(frozen=True)
 class _Work:
-    """What the bands ask of the slices: costs of the nodes in every kind of band; of all bands cycles, programs that
+    """What the bands ask of the slices: costs of the steps in every kind of band; of all bands cycles, programs that
     are loaded, their bytes and the largest one, slice jobs, tiles."""
 
     costs: tuple[tuple[SliceCost, ...], ...]
