@@ -216,6 +216,12 @@ class Division:
         )
 
     @cached_property
+    def reloaded(self) -> frozenset[int]:
+        """Nodes of whose constants every band loads some anew."""
+        loads = zip(self._constants[0], self._constant_loads, strict=True)
+        return frozenset(load.constant[0] for load, times in loads if times == self.count > 1)
+
+    @cached_property
     def _last_steps(self) -> dict[int, int]:
         """The last step of a band in which each node works."""
         return {position: step for step, (position, _) in enumerate(self.kinds[0].steps)}

@@ -20,8 +20,9 @@ from torq_byoc.schedules.flow import Flow
 from torq_byoc.schedules.fusion.band_flow import BandSteps, NodeStep, alone
 from torq_byoc.schedules.fusion.bands import BandCut, band_count
 from torq_byoc.schedules.fusion.division import Division
+from torq_byoc.schedules.fusion.parts import part_options
 from torq_byoc.schedules.fusion.segment import Segment
-from torq_byoc.schedules.record import GroupDecision
+from torq_byoc.schedules.record import GroupDecision, GroupParts
 from torq_byoc.schedules.slice_costs import SliceCost
 from torq_byoc.schedules.techniques import ALL, Techniques
 
@@ -31,6 +32,12 @@ MAX_NESTED_BANDS = 512
 """Most bands in all where an outer axis is cut as well."""
 _PRICED = 8
 """Band sizes priced from the largest one that fits."""
+NARROW = 2
+"""Bands of at most so many steps are narrow."""
+CROWDED_SHARE = 0.85
+CROWDED_COST = 1.2
+"""Bands with parts that take more than this share of the LRAM take so many times their cycles: what comes free between
+parts lies in pieces, and what should be loaded early does not fit them."""
 _PATIENCE = 3
 """Sizes in a row that cost more than the best one before the search along an axis ends."""
 
@@ -85,8 +92,33 @@ class GroupSpace:
         key = (available, resident)
         if key not in self._answers:
             found = [choice for cut in self._cuts for choice in self._along(*cut, available, resident)]
-            self._answers[key] = min(found, key=lambda choice: choice.rank, default=None)
+            best = min(found, key=lambda choice: choice.rank, default=None)
+            if best is None or self._narrow(best.decision):
+                found += self._part_by_part(available, resident)
+                best = min(found, key=lambda choice: choice.rank, default=None)
+            self._answers[key] = best
         return self._answers[key]
+
+    def _narrow(self, decision: GroupDecision) -> bool:
+        """Whether bands have hardly any rows: where windows overlap, many of them are computed twice."""
+        return decision.size <= NARROW * self.segment.last.steps[decision.axis]
+
+    def _part_by_part(self, available: int, resident: frozenset[str]) -> Iterator[GroupChoice]:
+        """Choices in which some nodes go through a band part by part; in smaller parts while that is better."""
+        for options in self._part_options:
+            best = float("inf")
+            for parts in options:
+                axes = [axis for axis, outer in self._cuts if outer is None and axis != parts.axis]
+                found = [choice for axis in axes for choice in self._along(axis, None, available, resident, parts)]
+                yield from found
+                rank = min((choice.rank[0] for choice in found), default=float("inf"))
+                if rank > best:
+                    break
+                best = rank
+
+    @cached_property
+    def _part_options(self) -> tuple[tuple[GroupParts, ...], ...]:
+        return part_options(self.segment)
 
     def priced(self, decision: GroupDecision, resident: frozenset[str]) -> GroupChoice | None:
         """A given decision; None when the segment cannot be divided so."""
@@ -127,10 +159,18 @@ class GroupSpace:
             if axis < len(model.shape)
         )
 
-    def _along(self, axis: int, outer: int | None, available: int, resident: frozenset[str]) -> Iterator[GroupChoice]:
+    def _along(
+        self,
+        axis: int,
+        outer: int | None,
+        available: int,
+        resident: frozenset[str],
+        parts: GroupParts | None = None,
+    ) -> Iterator[GroupChoice]:
         """Choices that cut one axis: from the largest band that fits to smaller ones, while they promise something."""
         last = self.segment.last
-        cuts = [BandCut(axis, size, outer) for size in candidates.axis_extents(last.shape[axis], last.steps[axis])]
+        sizes = candidates.axis_extents(last.shape[axis], last.steps[axis])
+        cuts = [BandCut(axis, size, outer, parts) for size in sizes]
         most = MAX_BANDS if outer is None else MAX_NESTED_BANDS
         least = 1 if outer is None else 2  # a run of one band is the cut along the outer axis alone
         cuts = [
@@ -209,8 +249,10 @@ class PricedDivision:
         cut = division.cut
         decision = GroupDecision(names, cut.axis, cut.size, axes, buffers, cut.outer, cut.parts)
         nbytes = fixed + loaded + work.program_bytes + stored
+        crowded = cut.parts is not None and demand > CROWDED_SHARE * self.config.lram_usable
+        chained = float(flow.after(early)) * (CROWDED_COST if crowded else 1.0)
         return GroupChoice(
-            decision, float(flow.after(early)), nbytes, nbytes / rate, demand, work.tiles, self, resident
+            decision, chained, nbytes, nbytes / rate, demand, work.tiles, self, resident
         )
 
     def alone(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> float:
@@ -253,13 +295,12 @@ class PricedDivision:
     def _program_loads(self, index: int, bands: int) -> int:
         """Programs that a node loads in so many bands.
 
-        Bands load one each only where the node reads something from outside: what is passed on inside finds the same
-        place in every band, and so the program of the band before fits (``share_programs``).  Where a band loads
-        weights part by part, these lie now here, now there.
+        Bands load one each only where the node reads something from outside that lies now here, now there: a tensor, or
+        weights that every band loads anew.  What is passed on inside finds the same place in every band, and so the
+        program of the band before fits (``share_programs``).
         """
-        parts = self.division.cut.parts
-        moving = parts is not None and not parts.keep and parts.first <= index <= parts.last
-        return bands if moving or self.segment.sources.intersection(self.segment.names[index]) else 1
+        moving = index in self.division.reloaded or self.segment.sources.intersection(self.segment.names[index])
+        return bands if moving else 1
 
     def _slices(self, axes: tuple[int | None, ...]) -> _Work:
         cycles = programs = nbytes = peak = jobs = tiles = 0
