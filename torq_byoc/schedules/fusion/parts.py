@@ -23,7 +23,8 @@ def part_options(segment: Segment) -> tuple[tuple[GroupParts, ...], ...]:
 
     Empty where no two nodes work part by part for a reader that needs all parts.
     """
-    runs = [run for last in range(1, len(segment.nodes) - 1) for run in _runs(segment, last)]
+    inner = range(1, len(segment.nodes) - 1) if not segment.reshapes else ()
+    runs = [run for last in inner for run in _runs(segment, last)]
     if not runs:
         return ()
     first, last, axis = max(runs, key=lambda run: _passed_on(segment, run))
@@ -64,8 +65,10 @@ def _smallest(model: NodeModel) -> Region:
 
 def _follows(segment: Segment, reader: int, axis: int) -> bool:
     """Whether a node reads another part of the result before it for another part of its own along an axis."""
-    names, made = segment.names[reader], segment.nodes[reader - 1].output
-    return any(name == made and segment.models[reader].moves(index, axis) for index, name in enumerate(names))
+    names, made, model = segment.names[reader], segment.nodes[reader - 1].output, segment.models[reader]
+    return axis < len(segment.shapes[made]) and any(
+        name == made and model.moves(index, axis) for index, name in enumerate(names)
+    )
 
 
 def _passed_on(segment: Segment, run: tuple[int, int, int]) -> int:
