@@ -32,9 +32,7 @@ def parted(graph: OpGraph, size: int = 4, part: int = 16, *, keep: bool = False)
 
 def band_of(graph: OpGraph, group: GroupDecision, index: int) -> Band:
     segment = whole_segment(graph, NpuConfig())
-    found = band(
-        segment, BandCut.of(group), index, lambda position, box: segment.models[position].input_regions(box)
-    )
+    found = band(segment, BandCut.of(group), index, lambda position, box: segment.models[position].input_regions(box))
     assert found is not None
     return found
 
@@ -43,9 +41,7 @@ def test_a_band_goes_part_by_part_and_what_reads_all_parts_follows_them() -> Non
     graph = inverted_residual(1)
     found = band_of(graph, parted(graph, size=6, part=20), 1)
     assert [position for position, _ in found.steps] == [0, 1, 0, 1, 0, 1, 2, 3]
-    up, deep = (
-        [box for position, box in found.steps if position == node] for node in (0, 1)
-    )
+    up, deep = ([box for position, box in found.steps if position == node] for node in (0, 1))
     assert deep == [Region((0, first, 6, 0), (1, count, 6, 24)) for first, count in ((0, 20), (20, 20), (40, 8))]
     assert up == [Region((0, first, 5, 0), (1, count, 8, 24)) for first, count in ((0, 20), (20, 20), (40, 8))]
     assert found.held[graph.nodes[0].output] == up[0], "one part at a time"
@@ -100,9 +96,7 @@ def test_the_price_counts_weights_for_every_band_unless_they_are_kept() -> None:
 
     kept, anew = moved(parted(graph, 2, keep=True)), moved(parted(graph, 2, keep=False))
     whole = moved(replace(parted(graph, 2), parts=None))
-    of_both = sum(
-        granules.count * granules.nbytes for model in space.segment.models[:2] for granules in model.granules
-    )
+    of_both = sum(granules.count * granules.nbytes for model in space.segment.models[:2] for granules in model.granules)
     assert kept[0] == whole[0]
     assert anew[0] - kept[0] == 11 * of_both
     assert anew[1] < kept[1] < whole[1]

@@ -49,8 +49,9 @@ class NodeDecision:
 
 @dataclass(frozen=True)
 class GroupParts:
-    """Neighbouring nodes of a group that go through every band part by part: what they pass on to one another exists one
-    part at a time, and the parts of the last one's result are put together.
+    """Neighbouring nodes of a group that go through every band part by part.
+
+    What they pass on to one another exists one part at a time; the parts of the last one's result are put together.
 
     Attributes:
         first, last: positions of the nodes in the group.
@@ -64,6 +65,10 @@ class GroupParts:
     axis: int
     size: int
     keep: bool = False
+
+    def has(self, position: int) -> bool:
+        """Whether the node at a position is one of them."""
+        return self.first <= position <= self.last
 
     def __str__(self) -> str:
         """As a person reads it."""

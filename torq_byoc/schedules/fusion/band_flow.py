@@ -17,7 +17,7 @@ from torq_byoc.schedules.slice_costs import SliceCost
 
 
 class NodeStep(NamedTuple):
-    """One step of a node in one band: its slice cycles and programs, what it moves, whether every band loads the program anew."""
+    """One step of a band: slice cycles and programs, what it moves, whether every band loads the program anew."""
 
     cost: SliceCost
     moved: NodeLoads

@@ -297,10 +297,11 @@ class Division:
     @cached_property
     def _constant_loads(self) -> list[int]:
         """How many bands load each packed constant of the steps, in order."""
-        ends = zip(*map(self._constants_of, self._ends), strict=True)
+        known = {id(kind): loads for kind, loads in zip(self.kinds, self._constants, strict=True)}
+        ends = [known[id(end)] if id(end) in known else self._constants_of(end) for end in self._ends]
         return [
             self.count if loads[0].constant in self._parted else self._loads([load.part.first for load in loads])
-            for loads in ends
+            for loads in zip(*ends, strict=True)
         ]
 
     @cached_property
@@ -316,18 +317,19 @@ class Division:
 
     def _constants_of(self, kind: BandKind) -> list[ConstantLoad]:
         """What such a band needs of all packed constants."""
-        models, parts = self.segment.models, self.cut.parts
+        parts = self.cut.parts
         found: list[ConstantLoad] = []
         held: dict[tuple[int, int], ConstantPart] = {}
         for step, (position, box) in enumerate(kind.steps):
-            if not models[position].packs_constants:
+            model, goes_by_parts = self.segment.models[position], parts is not None and parts.has(position)
+            if not model.packs_constants:
                 continue
-            if parts is not None and parts.keep and parts.first <= position <= parts.last:
-                box = kind.outputs[position]
-            for which, part in enumerate(models[position].constant_parts(box)):
-                if held.get((position, which)) != part:
-                    found.append(ConstantLoad(step, (position, which), part))
-                held[position, which] = part
+            whole = goes_by_parts and parts is not None and parts.keep
+            for which, part in enumerate(model.constant_parts(kind.outputs[position] if whole else box)):
+                constant = (position, which)
+                if not (goes_by_parts and held.get(constant) == part):
+                    found.append(ConstantLoad(step, constant, part))
+                    held[constant] = part
         return found
 
     def _loads(self, parts: Sequence[object]) -> int:

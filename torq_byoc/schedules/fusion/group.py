@@ -75,7 +75,7 @@ def _with_tiles(segment: Segment, found: Band, decision: GroupDecision, input_re
     for position, output in found.steps:
         model, axis = segment.models[position], decision.split_axes[position]
         shares = split_between_slices(output, axis, 0 if axis is None else model.steps[axis], model.config.slices)
-        kept = parts is not None and parts.keep and parts.first <= position <= parts.last
+        kept = parts is not None and parts.keep and parts.has(position)
         packed = found.outputs[position] if kept else None
         steps.append((position, Tile(output, tuple(input_regions(position, output)), shares, packed=packed)))
     return GroupBand(tuple(steps), found.held)

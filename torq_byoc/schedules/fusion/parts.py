@@ -16,6 +16,8 @@ from torq_byoc.schedules.record import GroupParts
 
 COUNTS = (2, 3, 4, 6, 8)
 """Numbers of parts that are tried."""
+MOST_BESIDE = 3
+"""Nodes of a group that may run beside those that go part by part: in longer ones other tensors are as wide."""
 
 
 def part_options(segment: Segment) -> tuple[tuple[GroupParts, ...], ...]:
@@ -28,6 +30,8 @@ def part_options(segment: Segment) -> tuple[tuple[GroupParts, ...], ...]:
     if not runs:
         return ()
     first, last, axis = max(runs, key=lambda run: _passed_on(segment, run))
+    if len(segment.nodes) - (last - first + 1) > MOST_BESIDE:
+        return ()
     return tuple(
         tuple(GroupParts(first, last, axis, size, keep) for size in _sizes(segment, (first, last, axis)))
         for keep in (True, False)

@@ -8,7 +8,7 @@ a node beside the next one does not count that either.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -167,7 +167,8 @@ class GroupSpace:
         resident: frozenset[str],
         parts: GroupParts | None = None,
     ) -> Iterator[GroupChoice]:
-        """Choices that cut one axis: from the largest band that fits to smaller ones, while they promise something."""
+        """Choices that cut one axis: from the largest bands of which two fit, and before them from the largest of which
+        one fits, to smaller ones while they promise something."""
         last = self.segment.last
         sizes = candidates.axis_extents(last.shape[axis], last.steps[axis])
         cuts = [BandCut(axis, size, outer, parts) for size in sizes]
@@ -179,18 +180,27 @@ class GroupSpace:
         finest = self._division(cuts[-1]) if cuts else None
         if finest is None or finest.division.staying(resident) > available:
             return
+        for buffers in (2, 1) if self.techniques.double_buffering else (1,):
+            found = list(self._of_sizes(cuts, buffers, available, resident))
+            yield from found
+            if found:  # larger bands alone may do with one buffer
+                cuts = [cut for cut in cuts if cut.size > max(choice.decision.size for choice in found)]
+
+    def _of_sizes(
+        self, cuts: Sequence[BandCut], buffers: int, available: int, resident: frozenset[str]
+    ) -> Iterator[GroupChoice]:
+        """Choices of one buffering depth, from the largest bands that fit on."""
 
         def fits(cut: BandCut) -> bool:
             division = self._division(cut)
-            return division is not None and division.demand(1, resident) <= available
+            return division is not None and division.demand(buffers, resident) <= available
 
         best, worse = float("inf"), 0
         for cut in cuts[bisect.bisect_left(cuts, True, key=fits) :][:_PRICED]:
             division = self._division(cut)
             if division is None:
                 return
-            deep = self.techniques.double_buffering and division.demand(2, resident) <= available
-            choice = division.choice(2 if deep else 1, resident, self._split_axes())
+            choice = division.choice(buffers, resident, self._split_axes())
             if choice.demand <= available:
                 yield choice
             worse = worse + 1 if choice.rank[0] > best else 0
@@ -251,9 +261,7 @@ class PricedDivision:
         nbytes = fixed + loaded + work.program_bytes + stored
         crowded = cut.parts is not None and demand > CROWDED_SHARE * self.config.lram_usable
         chained = float(flow.after(early)) * (CROWDED_COST if crowded else 1.0)
-        return GroupChoice(
-            decision, chained, nbytes, nbytes / rate, demand, work.tiles, self, resident
-        )
+        return GroupChoice(decision, chained, nbytes, nbytes / rate, demand, work.tiles, self, resident)
 
     def alone(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> float:
         """Cycles of a decision when it has the LRAM to itself."""
