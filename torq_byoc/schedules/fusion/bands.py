@@ -130,7 +130,10 @@ def carried_back(
 
 
 def _part_by_part(segment: Segment, cut: GroupParts, found: Band, input_regions: InputRegions) -> Band | None:
-    """The band with some of its nodes part by part; None when they cannot be, when parts overlap or are not all."""
+    """The band with some of its nodes part by part.
+
+    None when they cannot be: parts overlap or are not all of the band, or some node has nothing to do for one.
+    """
     whole = found.outputs[cut.last] if segment.can_part(cut.first, cut.last) else None
     if whole is None:
         return None
@@ -139,7 +142,7 @@ def _part_by_part(segment: Segment, cut: GroupParts, found: Band, input_regions:
     for position in inside:
         box = found.outputs[position]
         boxes = [outputs[position] for outputs, _ in carried if position in outputs]
-        if box is None or sum(part.size for part in boxes) != box.size:
+        if box is None or len(boxes) < len(carried) or sum(part.size for part in boxes) != box.size:
             return None
     passed_on = {segment.nodes[position].output: carried[0][0][position] for position in inside[:-1]}
     steps = [step for step in found.steps if step[0] < cut.first]
