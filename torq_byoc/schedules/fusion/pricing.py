@@ -104,9 +104,12 @@ class GroupSpace:
         return decision.size <= NARROW * self.segment.last.steps[decision.axis]
 
     def _part_by_part(self, available: int, resident: frozenset[str]) -> Iterator[GroupChoice]:
-        """Choices in which some nodes go through a band part by part; in smaller parts while that is better."""
-        for options in self._part_options:
-            best = float("inf")
+        """Choices in which some nodes go through a band part by part; in smaller parts while that is better, and with
+        weights that come anew only where they cannot stay."""
+        best = float("inf")
+        for options in self._part_options if self.techniques.double_buffering else ():
+            if best < float("inf"):
+                return
             for parts in options:
                 axes = [axis for axis, outer in self._cuts if outer is None and axis != parts.axis]
                 found = [choice for axis in axes for choice in self._along(axis, None, available, resident, parts)]
@@ -180,7 +183,8 @@ class GroupSpace:
         finest = self._division(cuts[-1]) if cuts else None
         if finest is None or finest.division.staying(resident) > available:
             return
-        for buffers in (2, 1) if self.techniques.double_buffering else (1,):
+        depths = (2, 1) if self.techniques.double_buffering else (1,)
+        for buffers in depths if parts is None else (2,):  # parts are there to make room for the second buffer
             found = list(self._of_sizes(cuts, buffers, available, resident))
             yield from found
             if found:  # larger bands alone may do with one buffer
