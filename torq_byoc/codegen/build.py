@@ -136,9 +136,8 @@ class _Builder:
         contexts = [self._context(node) for node in nodes]
         for band in group.bands:
             self.band, self.bands = self.bands, self.bands + 1
-            for context, tile in zip(contexts, band.tiles, strict=True):
-                if tile is not None:
-                    self._tile(context, tile)
+            for position, tile in band.steps:
+                self._tile(contexts[position], tile)
         self.band = ALONE
 
     def _context(self, node: Node) -> _NodeContext:
@@ -229,7 +228,7 @@ class _Builder:
     def _constants(self, context: _NodeContext, which: int, tile: Tile) -> list[PlacedConstant]:
         """A packed constant for every slice."""
         constant = context.constants[which]
-        granules = _granules(constant, tile.output)
+        granules = _granules(constant, tile.packed or tile.output)
         whole = [_granules(constant, part) == granules for part in tile.parts]
         return _for_slices(whole, lambda: self._constant(context, which, tile, granules))
 

@@ -46,6 +46,11 @@ def _check_group(where: str, group: GroupDecision) -> None:
     _within(f"{where} field 'size'", (group.size,), 1, LARGEST_EXTENT)
     _within(f"{where} field 'split_axes'", group.split_axes, 0, MOST_AXES - 1)
     _within(f"{where} field 'buffers'", (group.buffers,), 1, 2)
+    if group.parts is not None:
+        parts = f"{where} field 'parts'"
+        _within(parts, (group.parts.first, group.parts.last), 0, len(group.nodes) - 1)
+        _within(parts, (group.parts.axis,), 0, MOST_AXES - 1)
+        _within(parts, (group.parts.size,), 1, LARGEST_EXTENT)
 
 
 def _within(where: str, values: Iterable[int | None], least: int, most: int) -> None:

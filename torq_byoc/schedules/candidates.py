@@ -27,7 +27,7 @@ def tilings(
     """Tile extents of all axes, combined; at most ``most`` tiles each where any legal tiling has so few."""
     lists = [axis_extents(extent, step) for extent, step in zip(shape, steps, strict=True)]
     while math.prod(len(values) for values in lists) > limit:
-        longest = max(range(len(lists)), key=lambda axis: len(lists[axis]))
+        longest = max(range(len(lists)), key=lambda axis: (len(lists[axis]), axis))
         if len(lists[longest]) <= 2:
             break
         lists[longest] = _thin(lists[longest])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from torq_byoc.errors import ScheduleError
-from torq_byoc.schedules.fusion.search import GroupSearch
+from torq_byoc.schedules.fusion.search import GroupSearch, SegmentSpace
 from torq_byoc.schedules.node_model import NodeModel
-from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeOverride
+from torq_byoc.schedules.record import DecisionRecord, GroupDecision, GroupParts, NodeOverride
 
 
 def check_slices(record: DecisionRecord, nodes: Collection[str], slices: int) -> None:
@@ -90,7 +90,21 @@ def check_group(group: GroupDecision, position: Mapping[str, int], search: Group
     if group.outer is not None and not (group.outer != group.axis and _can_be_cut(last, group.outer)):
         raise _error(where, f"axis {group.outer} cannot be the outer one of bands along axis {group.axis}")
     _check_group_splits(where, group, space.segment.models)
+    if group.parts is not None:
+        _check_parts(where, group, group.parts, space)
     return places[0]
+
+
+def _check_parts(where: str, group: GroupDecision, parts: GroupParts, space: SegmentSpace) -> None:
+    models = space.segment.models
+    if not 0 <= parts.first < parts.last < len(models) - 1:
+        raise _error(where, f"parts of nodes {parts.first} to {parts.last}: two or more nodes, and one that reads them")
+    if not _can_be_cut(models[parts.last], parts.axis):
+        raise _error(where, f"node {group.nodes[parts.last]!r} cannot be cut into parts along axis {parts.axis}")
+    if parts.size < 1:
+        raise _error(where, f"a part cannot have {parts.size} elements")
+    if not space.can_divide(group):
+        raise _error(where, "these nodes cannot go part by part: parts overlap, or what they make is needed elsewhere")
 
 
 def _can_be_cut(model: NodeModel, axis: int) -> bool:

@@ -297,7 +297,11 @@ class Scheduler:
         available = self.capacity - sum(self.nbytes[name] for name in live)
         tensors = space.segment.sources | space.segment.outputs
         resident = frozenset(name for name in tensors if self.root.get(name) in live)
-        return space.priced(fixed, resident) if fixed else space.best(available, resident)
+        if fixed is None:
+            return space.best(available, resident)
+        choice = space.priced(fixed, resident)
+        crowded = choice is not None and live - self.forced.keys() and choice.demand > available
+        return None if crowded else choice  # alone it is tried as it was asked for, whatever the estimate says
 
     def schedule(self, plan: Plan) -> Schedule:
         """A plan applied: tiles of every node and group."""
@@ -333,7 +337,7 @@ class Scheduler:
         group = fused_group(self.graph, space.segment, decision)
         entries = []
         for position, name in enumerate(decision.nodes):
-            tiles = tuple(tile for band in group.bands if (tile := band.tiles[position]) is not None)
+            tiles = tuple(tile for band in group.bands for tile in band.tiles(position))
             entries.append(NodeSchedule(name, decision, tiles, choice.cycles / len(decision.nodes)))
         return group, entries
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torq_byoc.errors import ScheduleError
@@ -13,6 +13,7 @@ from torq_byoc.files import parse_json
 FORMAT = 1
 _FIELDS = ("tile", "order", "split_axis", "buffers", "portion")
 _GROUP_FIELDS = ("nodes", "axis", "size", "split_axes", "buffers")
+_PART_FIELDS = ("first", "last", "axis", "size")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,35 @@ class NodeDecision:
 
 
 @dataclass(frozen=True)
+class GroupParts:
+    """Neighbouring nodes of a group that go through every band part by part.
+
+    What they pass on to one another exists one part at a time; the parts of the last one's result are put together.
+
+    Attributes:
+        first, last: positions of the nodes in the group.
+        axis: axis along which the last one's result is cut into parts.
+        size: extent of a part.
+        keep: whether the weights of all parts stay in LRAM; otherwise each band loads them anew.
+    """
+
+    first: int
+    last: int
+    axis: int
+    size: int
+    keep: bool = False
+
+    def has(self, position: int) -> bool:
+        """Whether the node at a position is one of them."""
+        return self.first <= position <= self.last
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        kept = ", weights kept" if self.keep else ""
+        return f"nodes {self.first} to {self.last} in parts of {self.size} along axis {self.axis}{kept}"
+
+
+@dataclass(frozen=True)
 class GroupDecision:
     """Neighbouring nodes that run band by band, so that what they pass on stays in LRAM.
 
@@ -57,6 +87,7 @@ class GroupDecision:
         split_axes: for every node the axis along which the slices share its part of a band; None for one slice.
         buffers: bands of an operand in flight: 2 overlaps transfers with compute, 1 does not.
         outer: axis of which every step has such bands of its own; None for none.
+        parts: nodes that go through a band part by part; None for none.
     """
 
     nodes: tuple[str, ...]
@@ -65,13 +96,15 @@ class GroupDecision:
     split_axes: tuple[int | None, ...]
     buffers: int
     outer: int | None = None
+    parts: GroupParts | None = None
 
     def __str__(self) -> str:
         """As a person reads it."""
         outer = "" if self.outer is None else f" for every step of axis {self.outer}"
+        parts = "" if self.parts is None else f", {self.parts}"
         return (
             f"bands of {self.size} along axis {self.axis}{outer} of {' -> '.join(self.nodes)}, "
-            f"slices along axes {_axes(self.split_axes)}, {self.buffers} buffers"
+            f"slices along axes {_axes(self.split_axes)}, {self.buffers} buffers{parts}"
         )
 
 
@@ -232,6 +265,7 @@ def _node_from_json(name: str, data: Any) -> NodeOverride:
 
 def _group_to_json(group: GroupDecision) -> dict[str, Any]:
     outer = {} if group.outer is None else {"outer": group.outer}
+    parts = {} if group.parts is None else {"parts": asdict(group.parts)}
     return {
         "nodes": list(group.nodes),
         "axis": group.axis,
@@ -239,13 +273,14 @@ def _group_to_json(group: GroupDecision) -> dict[str, Any]:
         "split_axes": list(group.split_axes),
         "buffers": group.buffers,
         **outer,
+        **parts,
     }
 
 
 def _group_from_json(index: int, data: Any) -> GroupDecision:
     where = f"group {index}"
     entry = _expect(data, dict, where, "an object")
-    _reject_unknown(entry, (*_GROUP_FIELDS, "outer"), where)
+    _reject_unknown(entry, (*_GROUP_FIELDS, "outer", "parts"), where)
     missing = [key for key in _GROUP_FIELDS if key not in entry]
     if missing:
         raise _error(where, f"the field {missing[0]!r} is missing; a group is fixed as a whole")
@@ -258,7 +293,18 @@ def _group_from_json(index: int, data: Any) -> GroupDecision:
         tuple(None if axis is None else _integer(axis, f"{where} field 'split_axes'") for axis in axes),
         _integer(entry["buffers"], f"{where} field 'buffers'"),
         _integer(entry["outer"], f"{where} field 'outer'") if entry.get("outer") is not None else None,
+        _parts_from_json(f"{where} field 'parts'", entry["parts"]) if entry.get("parts") is not None else None,
     )
+
+
+def _parts_from_json(where: str, data: Any) -> GroupParts:
+    entry = _expect(data, dict, where, "an object")
+    _reject_unknown(entry, (*_PART_FIELDS, "keep"), where)
+    missing = [key for key in _PART_FIELDS if key not in entry]
+    if missing:
+        raise _error(where, f"the field {missing[0]!r} is missing; parts are fixed as a whole")
+    numbers = [_integer(entry[key], f"{where}, {key!r}") for key in _PART_FIELDS]
+    return GroupParts(*numbers, keep=_expect(entry.get("keep", False), bool, f"{where}, 'keep'", "true or false"))
 
 
 def _integers(entry: Mapping[str, Any], key: str, name: str) -> tuple[int, ...] | None:

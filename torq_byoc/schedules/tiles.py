@@ -23,12 +23,14 @@ class Tile:
         parts: the output box divided between the slices, disjoint, at most one a slice.
         portion: the part of the reduction that this step folds into the sums of the box; None folds all of it.
             The portions of a box follow one another, and the last one writes the output.
+        packed: the box of the output whose packed constants are loaded together; None for the tile's own.
     """
 
     output: Region
     inputs: tuple[Region, ...]
     parts: tuple[Region, ...]
     portion: Portion | None = None
+    packed: Region | None = None
 
 
 def tile_counts(shape: Sequence[int], tile: Sequence[int]) -> tuple[int, ...]:
@@ -104,6 +106,12 @@ def hull(a: Region | None, b: Region) -> Region:
         starts.append(start)
         extents.append(max(x + m, y + n) - start)
     return Region(tuple(starts), tuple(extents))
+
+
+def overlap(a: Region, b: Region) -> bool:
+    """Whether two boxes of one tensor have elements in common."""
+    pairs = zip(a.start, a.extent, b.start, b.extent, strict=True)
+    return all(x < y + n and y < x + m for x, m, y, n in pairs)
 
 
 def _along(region: Region, axis: int, offset: int, extent: int) -> Region:

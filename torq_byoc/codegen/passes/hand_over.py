@@ -16,6 +16,7 @@ phases makes the writer lay its result out in them; nothing dense is left to sto
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -41,7 +42,7 @@ from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.timing import dma_cycles
 from torq_byoc.schedules.fusion.reshaped import reshaped
-from torq_byoc.schedules.tiles import hull
+from torq_byoc.schedules.tiles import hull, overlap
 
 _Seen = tuple[int, tuple[int, ...], tuple[int, int], tuple[int, ...]]
 """A tensor as readers of a band see it: XRAM buffer, shape, stride phases, order of axes."""
@@ -49,9 +50,9 @@ _Seen = tuple[int, tuple[int, ...], tuple[int, int], tuple[int, ...]]
 
 @dataclass
 class _BandTraffic:
-    """What a band stores and loads: the buffer behind every stored tensor, and buffers loaded from a tensor."""
+    """What a band stores and loads: the buffers behind every stored tensor, and buffers loaded from a tensor."""
 
-    made: dict[int, int] = field(default_factory=dict)
+    made: dict[int, list[int]] = field(default_factory=dict)
     loaded: dict[_Seen, dict[int, Load]] = field(default_factory=dict)
 
 
@@ -79,13 +80,13 @@ class _Rewriting:
         self.joined: dict[int, list[Load]] = {}
         """Loads that take the place of those into a buffer."""
         self.rephased: set[int] = set()
-        """Tile buffers whose results are not laid out densely any more."""
+        """Tile buffers whose results are laid out in another way, or put together with others."""
 
     def run(self) -> CallProgram:
         for band in self._bands().values():
             for seen, loads in band.loaded.items():
                 if seen[0] in band.made:
-                    self._hand_over(band.made[seen[0]], seen[2], list(loads))
+                    self._hand_over_parts(band.made[seen[0]], seen[2], list(loads))
                 elif len(loads) > 1:
                     self._join(list(loads.items()))
         if not self.places:
@@ -107,12 +108,33 @@ class _Rewriting:
                 continue
             band = bands.setdefault(op.band, _BandTraffic())
             if isinstance(op, Store):
-                band.made[op.target.buffer] = op.source.buffer
+                makers = band.made.setdefault(op.target.buffer, [])
+                if op.source.buffer not in makers:
+                    makers.append(op.source.buffer)
             elif isinstance(op, Load) and op.target.buffer in self.operands:
                 operand = self.operands[op.target.buffer]
                 seen = (op.source.buffer, operand.shape, operand.phases, operand.order)
                 band.loaded.setdefault(seen, {}).setdefault(op.target.buffer, op)
         return bands
+
+    def _hand_over_parts(self, makers: Sequence[int], phases: tuple[int, int], readers: Sequence[int]) -> None:
+        """What is made part by part is read part by part, or put together in one place."""
+        if len(makers) == 1:
+            self._hand_over(makers[0], phases, readers)
+            return
+        by_parts: dict[tuple[int, ...], list[int]] = {}
+        for reader in readers:
+            read = self.operands[reader].region
+            parts = tuple(maker for maker in makers if overlap(self.operands[maker].region, read))
+            by_parts.setdefault(parts, []).append(reader)
+        for parts, own in by_parts.items():
+            if len(parts) == 1:
+                self._hand_over(parts[0], phases, own)
+                continue
+            first = self.operands[parts[0]]
+            place = self._new(first, functools.reduce(hull, (self.operands[part].region for part in parts)), phases)
+            self.places.update((buffer, _at(place)) for buffer in (*parts, *own))
+            self.rephased.update(parts)
 
     def _hand_over(self, made: int, phases: tuple[int, int], readers: Sequence[int]) -> None:
         """Readers take a result where it was made."""

@@ -17,7 +17,7 @@ from torq_byoc.schedules.slice_costs import SliceCost
 
 
 class NodeStep(NamedTuple):
-    """One node in one band: its slice cycles and programs, what it moves, whether every band loads the program anew."""
+    """One step of a band: slice cycles and programs, what it moves, whether every band loads the program anew."""
 
     cost: SliceCost
     moved: NodeLoads
@@ -25,7 +25,7 @@ class NodeStep(NamedTuple):
 
 
 class BandSteps(NamedTuple):
-    """Bands that are alike: how many of a run along the inner axis, and their nodes in order."""
+    """Bands that are alike: how many of a run along the inner axis, and their steps in order."""
 
     times: int
     steps: tuple[NodeStep, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules.fusion.reshaped import reshaped
 from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.record import GroupDecision, GroupParts
 from torq_byoc.schedules.tiles import hull
 
 InputRegions = Callable[[int, Region], Sequence[Region]]
@@ -24,11 +26,18 @@ class BandCut:
         axis, size: bands of ``size`` along an axis.
         outer: axis of which every step has bands of its own, those of one step after those of the one before: what is
             needed of an operand that is divided along it stays while the bands along ``axis`` go by.  None for none.
+        parts: nodes that go through a band part by part; None for none.
     """
 
     axis: int
     size: int
     outer: int | None = None
+    parts: GroupParts | None = None
+
+    @classmethod
+    def of(cls, decision: GroupDecision) -> BandCut:
+        """The cut of a decision."""
+        return cls(decision.axis, decision.size, decision.outer, decision.parts)
 
     def run(self, shape: Sequence[int]) -> int:
         """Number of bands along ``axis``, which follow one another."""
@@ -46,11 +55,13 @@ class Band:
     Attributes:
         outputs: for every node the box of its output that the band computes; None where it computes nothing.
         held: for every tensor that a node of the group makes or reads, the part of it that lies in LRAM; boxes of the
-            shape in which it is made.
+            shape in which it is made.  Of a tensor that exists one part at a time, the first part.
+        steps: nodes and the boxes that they compute, in execution order: once a node, or once a part.
     """
 
     outputs: tuple[Region | None, ...]
     held: Mapping[str, Region]
+    steps: tuple[tuple[int, Region], ...]
 
 
 def band_count(segment: Segment, cut: BandCut) -> int:
@@ -70,25 +81,87 @@ def band(segment: Segment, cut: BandCut, index: int, input_regions: InputRegions
         index: which band.
         input_regions: reads of a node.
     """
-    held: dict[str, Region] = {}
-    outputs: list[Region | None] = [None] * len(segment.nodes)
-    for position in reversed(range(len(segment.nodes))):
-        model, name = segment.models[position], segment.nodes[position].output
-        wanted = held.get(name)
-        if name in segment.outputs or position == len(segment.nodes) - 1:
-            own = _share(segment, model, cut, index)
+    wanted: dict[int, Region] = {}
+    for position, node in enumerate(segment.nodes):
+        if node.output in segment.outputs or position == len(segment.nodes) - 1:
+            own = _share(segment, segment.models[position], cut, index)
             if own is None:
                 return None
-            wanted = hull(wanted, own)
-        if wanted is None or not wanted.size:
+            wanted[position] = own
+    found, held = carried_back(segment, range(len(segment.nodes)), wanted, input_regions)
+    if segment.reshapes and not _dense_in_all_views(segment, held):
+        return None
+    outputs = tuple(found.get(position) for position in range(len(segment.nodes)))
+    if cut.parts is None:
+        return Band(outputs, held, tuple(found.items()))
+    return _part_by_part(segment, cut.parts, Band(outputs, held, tuple(found.items())), input_regions)
+
+
+def carried_back(
+    segment: Segment, positions: range, wanted: Mapping[int, Region], input_regions: InputRegions
+) -> tuple[dict[int, Region], dict[str, Region]]:
+    """What nodes compute, and hold of every tensor, so that some of them deliver what is wanted.
+
+    Args:
+        segment: the nodes.
+        positions: those that take part.
+        wanted: the boxes that nodes must deliver at least.
+        input_regions: reads of a node.
+
+    Returns:
+        The boxes by node, in execution order, and by tensor.
+    """
+    held: dict[str, Region] = {}
+    outputs: dict[int, Region] = {}
+    for position in reversed(positions):
+        model, name = segment.models[position], segment.nodes[position].output
+        needed = held.get(name)
+        if position in wanted:
+            needed = hull(needed, wanted[position])
+        if needed is None or not needed.size:
             continue
-        output = _aligned(wanted, model.shape, segment.units[position])
+        output = _aligned(needed, model.shape, segment.units[position])
         outputs[position] = held[name] = output
         reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
         for read, view, region in reads:
             if region.size:
                 held[read] = hull(held.get(read), reshaped(region, view, segment.shapes[read]))
-    return None if segment.reshapes and not _dense_in_all_views(segment, held) else Band(tuple(outputs), held)
+    return dict(reversed(outputs.items())), held
+
+
+def _part_by_part(segment: Segment, cut: GroupParts, found: Band, input_regions: InputRegions) -> Band | None:
+    """The band with some of its nodes part by part.
+
+    None when they cannot be: parts overlap or are not all of the band, or some node has nothing to do for one.
+    """
+    whole = found.outputs[cut.last] if segment.can_part(cut.first, cut.last) else None
+    if whole is None:
+        return None
+    inside = range(cut.first, cut.last + 1)
+    carried = [carried_back(segment, inside, {cut.last: box}, input_regions) for box in _divided(whole, cut)]
+    for position in inside:
+        box = found.outputs[position]
+        boxes = [outputs[position] for outputs, _ in carried if position in outputs]
+        if box is None or len(boxes) < len(carried) or sum(part.size for part in boxes) != box.size:
+            return None
+    passed_on = {segment.nodes[position].output: carried[0][0][position] for position in inside[:-1]}
+    steps = [step for step in found.steps if step[0] < cut.first]
+    steps += [step for outputs, _ in carried for step in outputs.items()]
+    steps += [step for step in found.steps if step[0] > cut.last]
+    return Band(found.outputs, {**found.held, **passed_on}, tuple(steps))
+
+
+def _divided(box: Region, cut: GroupParts) -> list[Region]:
+    """The parts of a box, at multiples of their size."""
+    start, end = box.start[cut.axis], box.start[cut.axis] + box.extent[cut.axis]
+    edges = [start, *range(start - start % cut.size + cut.size, end, cut.size), end]
+    return [
+        Region(
+            (*box.start[: cut.axis], low, *box.start[cut.axis + 1 :]),
+            (*box.extent[: cut.axis], high - low, *box.extent[cut.axis + 1 :]),
+        )
+        for low, high in itertools.pairwise(edges)
+    ]
 
 
 def _dense_in_all_views(segment: Segment, held: Mapping[str, Region]) -> bool:

@@ -26,11 +26,31 @@ class BandKind:
         times: how many.
         outputs: for every node the box of its output that such a band computes.
         held: for every tensor the part of it that lies in LRAM.
+        steps: nodes and the boxes that they compute, in execution order (see ``Band``).
     """
 
     times: int
     outputs: tuple[Region, ...]
     held: Mapping[str, Region]
+    steps: tuple[tuple[int, Region], ...]
+
+    def first_box(self, position: int) -> Region:
+        """What a node computes in the first of its steps."""
+        return next(box for node, box in self.steps if node == position)
+
+
+class ConstantLoad(NamedTuple):
+    """What a step of a band needs of a packed constant, unless the node's step before had the same.
+
+    Attributes:
+        step: which.
+        constant: node, and which of its constants.
+        part: what it needs.
+    """
+
+    step: int
+    constant: tuple[int, int]
+    part: ConstantPart
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,7 @@ class BandTraffic:
     Attributes:
         times: how many bands.
         staying, flowing: operands that stay for several bands, and that each band loads anew.
+        parted, part: operands that each band loads part by part: all parts, and the largest one of each.
         turning: those of them that are loaded when the outer axis moves on.
         data: what is loaded of tensors, constants left out.
         stored: results that go to XRAM.
@@ -50,6 +71,8 @@ class BandTraffic:
     times: int
     staying: int
     flowing: int
+    parted: int
+    part: int
     turning: int
     data: int
     stored: int
@@ -58,7 +81,7 @@ class BandTraffic:
 
 
 class NodeLoads(NamedTuple):
-    """What a node is the first of a band to need from XRAM, and what of its results goes there.
+    """What a step is the first of a band to need from XRAM, and what of its node's results goes there.
 
     Attributes:
         flowing: bytes and number of the operands that every band loads anew.
@@ -114,8 +137,8 @@ class Division:
             if kind is None:
                 return None
             kinds[index] = kind
-        if len({frozenset(kind.held) for kind in kinds.values()}) > 1:
-            return None  # bands that read different tensors are not alike either
+        if len({(frozenset(kind.held), len(kind.steps)) for kind in kinds.values()}) > 1:
+            return None  # bands that read different tensors, or of other parts, are not alike either
         ends = (kinds[0], kinds[run - 1], kinds[count - 1])
         return cls(segment, cut, tuple(kinds[index] for index in sorted(wanted)), ends)
 
@@ -138,7 +161,10 @@ class Division:
             word: bytes of an LRAM word.
         """
         depth = min(buffers, self.count)
-        most = max(one.staying + depth * (one.flowing + one.landing) + one.between for one in self.traffic(resident))
+        most = max(
+            one.staying + depth * (one.flowing + one.landing) + buffers * one.part + one.between
+            for one in self.traffic(resident)
+        )
         operands = len(self.segment.sources.intersection(self.kinds[0].held)) + len(self._constant_loads)
         return most + word * (operands + len(self.segment.nodes))
 
@@ -151,96 +177,112 @@ class Division:
         return self.count * (moving + len(self.segment.outputs - resident))
 
     def node_loads(self, resident: frozenset[str]) -> tuple[tuple[NodeLoads, ...], ...]:
-        """For every kind of band and every node what it loads and stores, beside what is resident."""
+        """For every kind of band and every step what it loads and stores, beside what is resident."""
         return tuple(
             self._node_loads(nbytes, constants, resident)
-            for nbytes, constants in zip(self._nbytes, self._constant_bytes, strict=True)
+            for nbytes, constants in zip(self._nbytes, self._constants, strict=True)
         )
 
     def _node_loads(
-        self, nbytes: Mapping[str, int], constants: Sequence[int], resident: frozenset[str]
+        self, nbytes: Mapping[str, int], constants: Sequence[ConstantLoad], resident: frozenset[str]
     ) -> tuple[NodeLoads, ...]:
-        nodes = self.segment.nodes
         size, count = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
         streams = [
             (self._readers[name], self._source_loads[name], nbytes[name]) for name in self._readers.keys() - resident
         ]
-        for reader, loads, part in (
-            *streams,
-            *zip(self._constant_readers, self._constant_loads, constants, strict=True),
-        ):
-            size[reader, loads] += part
-            count[reader, loads] += 1
-
-        def loaded(node: int, loads: int, *, apart: bool = True) -> tuple[int, int]:
-            return (size[node, loads], count[node, loads]) if apart else (0, 0)
-
-        stored = [
-            0 if node.output in resident or node.output not in self.segment.outputs else nbytes[node.output]
-            for node in nodes
+        weights = [
+            (load.step, loads, load.part.nbytes) for load, loads in zip(constants, self._constant_loads, strict=True)
         ]
+        for step, loads, part in (*streams, *weights):
+            size[step, loads] += part
+            count[step, loads] += 1
+
+        def loaded(step: int, loads: int, *, apart: bool = True) -> tuple[int, int]:
+            return (size[step, loads], count[step, loads]) if apart else (0, 0)
+
+        stored = {
+            self._last_steps[position]: nbytes[node.output]
+            for position, node in enumerate(self.segment.nodes)
+            if node.output in self.segment.outputs and node.output not in resident
+        }
         return tuple(
             NodeLoads(
-                loaded(node, self.count),
-                loaded(node, self.runs, apart=1 < self.runs < self.count),
-                loaded(node, 1, apart=self.count > 1),
-                stored[node],
+                loaded(step, self.count),
+                loaded(step, self.runs, apart=1 < self.runs < self.count),
+                loaded(step, 1, apart=self.count > 1),
+                stored.get(step, 0),
             )
-            for node in range(len(nodes))
+            for step in range(len(self.kinds[0].steps))
         )
 
     @cached_property
-    def _readers(self) -> dict[str, int]:
-        """The first node of a band that reads each tensor from outside."""
-        reads = ((name, reader) for reader, names in enumerate(self.segment.names) for name in names)
-        first: dict[str, int] = {}
-        for name, reader in reads:
-            if name in self.segment.sources and name in self.kinds[0].held:
-                first.setdefault(name, reader)
-        return first
+    def reloaded(self) -> frozenset[int]:
+        """Nodes of whose constants every band loads some anew."""
+        loads = zip(self._constants[0], self._constant_loads, strict=True)
+        return frozenset(load.constant[0] for load, times in loads if times == self.count > 1)
 
     @cached_property
-    def _constant_readers(self) -> list[int]:
-        """The node that reads each packed constant, in order."""
-        boxes = zip(self.segment.models, self.kinds[0].outputs, strict=True)
-        return [node for node, (model, box) in enumerate(boxes) for _ in model.constant_parts(box)]
+    def _last_steps(self) -> dict[int, int]:
+        """The last step of a band in which each node works."""
+        return {position: step for step, (position, _) in enumerate(self.kinds[0].steps)}
+
+    @cached_property
+    def _readers(self) -> dict[str, int]:
+        """The first step of a band that reads each tensor from outside."""
+        first: dict[str, int] = {}
+        for step, (position, _) in enumerate(self.kinds[0].steps):
+            for name in self.segment.names[position]:
+                if name in self.segment.sources and name in self.kinds[0].held:
+                    first.setdefault(name, step)
+        return first
 
     def traffic(self, resident: frozenset[str]) -> tuple[BandTraffic, ...]:
         """One entry for every kind of band."""
         if resident not in self._traffic:
             self._traffic[resident] = tuple(
                 self._traffic_of(kind.times, nbytes, constants, resident)
-                for kind, nbytes, constants in zip(self.kinds, self._nbytes, self._constant_bytes, strict=True)
+                for kind, nbytes, constants in zip(self.kinds, self._nbytes, self._constants, strict=True)
             )
         return self._traffic[resident]
 
     def _traffic_of(
-        self, times: int, nbytes: Mapping[str, int], constants: Sequence[int], resident: frozenset[str]
+        self, times: int, nbytes: Mapping[str, int], constants: Sequence[ConstantLoad], resident: frozenset[str]
     ) -> BandTraffic:
         segment = self.segment
         loaded: Counter[int] = Counter()
-        for loads, size in zip(self._constant_loads, constants, strict=True):
-            loaded[loads] += size
+        parts: dict[tuple[int, int], list[int]] = {}
+        for loads, load in zip(self._constant_loads, constants, strict=True):
+            if load.constant in self._parted:
+                parts.setdefault(load.constant, []).append(load.part.nbytes)
+            else:
+                loaded[loads] += load.part.nbytes
         sources = [name for name in segment.sources - resident if name in nbytes]
         for name in sources:
             loaded[self._source_loads[name]] += nbytes[name]
         flowing = loaded[self.count] if self.count > 1 else 0
         stored = {name: nbytes.get(name, 0) for name in segment.outputs - resident}
-        change = [0] * (len(segment.nodes) + 1)
-        for first, last, name in segment.passages:
-            if name not in resident:
-                change[first] += nbytes.get(name, 0)
-                change[last + 1] -= nbytes.get(name, 0)
         return BandTraffic(
             times,
             staying=sum(loaded.values()) - flowing,
             flowing=flowing,
+            parted=sum(map(sum, parts.values())),
+            part=sum(map(max, parts.values())),
             turning=loaded[self.runs] if self.runs < self.count else 0,
             data=sum(nbytes[name] for name in sources),
             stored=sum(stored.values()),
             landing=sum(size for name, size in stored.items() if name not in segment.internal),
-            between=max(itertools.accumulate(change)),
+            between=self._between(nbytes, resident),
         )
+
+    def _between(self, nbytes: Mapping[str, int], resident: frozenset[str]) -> int:
+        """The most that is passed on between nodes at once; what parts make together is there from their first on."""
+        change, parts = [0] * (len(self.segment.nodes) + 1), self.cut.parts
+        for maker, last, name in self.segment.passages:
+            if name not in resident:
+                first = parts.first if parts is not None and maker == parts.last else maker
+                change[first] += nbytes.get(name, 0)
+                change[last + 1] -= nbytes.get(name, 0)
+        return max(itertools.accumulate(change))
 
     @cached_property
     def _nbytes(self) -> tuple[dict[str, int], ...]:
@@ -254,21 +296,41 @@ class Division:
 
     @cached_property
     def _constant_loads(self) -> list[int]:
-        """How many bands load each packed constant of the nodes, in order."""
-        parts = [[part.first for part in self._constants(end)] for end in self._ends]
-        return [self._loads(ends) for ends in zip(*parts, strict=True)]
+        """How many bands load each packed constant of the steps, in order."""
+        known = {id(kind): loads for kind, loads in zip(self.kinds, self._constants, strict=True)}
+        ends = [known[id(end)] if id(end) in known else self._constants_of(end) for end in self._ends]
+        return [
+            self.count if loads[0].constant in self._parted else self._loads([load.part.first for load in loads])
+            for loads in zip(*ends, strict=True)
+        ]
 
     @cached_property
-    def _constant_bytes(self) -> list[list[int]]:
-        """For every kind of band the bytes of those constants."""
-        return [[part.nbytes for part in self._constants(kind)] for kind in self.kinds]
+    def _constants(self) -> tuple[list[ConstantLoad], ...]:
+        """For every kind of band what it needs of packed constants."""
+        return tuple(map(self._constants_of, self.kinds))
 
-    def _constants(self, kind: BandKind) -> list[ConstantPart]:
+    @cached_property
+    def _parted(self) -> set[tuple[int, int]]:
+        """Constants that every band loads part by part."""
+        found = Counter(load.constant for load in self._constants[0])
+        return {constant for constant, count in found.items() if count > 1}
+
+    def _constants_of(self, kind: BandKind) -> list[ConstantLoad]:
         """What such a band needs of all packed constants."""
-        packing = [
-            (model, box) for model, box in zip(self.segment.models, kind.outputs, strict=True) if model.packs_constants
-        ]
-        return [part for model, box in packing for part in model.constant_parts(box)]
+        parts = self.cut.parts
+        found: list[ConstantLoad] = []
+        held: dict[tuple[int, int], ConstantPart] = {}
+        for step, (position, box) in enumerate(kind.steps):
+            model, goes_by_parts = self.segment.models[position], parts is not None and parts.has(position)
+            if not model.packs_constants:
+                continue
+            whole = goes_by_parts and parts is not None and parts.keep
+            for which, part in enumerate(model.constant_parts(kind.outputs[position] if whole else box)):
+                constant = (position, which)
+                if not (goes_by_parts and held.get(constant) == part):
+                    found.append(ConstantLoad(step, constant, part))
+                    held[constant] = part
+        return found
 
     def _loads(self, parts: Sequence[object]) -> int:
         """How many bands load an operand, of which the bands at the ends need these parts."""
@@ -287,4 +349,6 @@ def _kind(found: Band | None, times: int) -> BandKind | None:
     """A band as one of so many; None when some node has nothing to do in it: bands in which different nodes work are
     not alike, and a few of them tell nothing about the others."""
     outputs = [output for output in found.outputs if output is not None] if found else []
-    return BandKind(times, tuple(outputs), found.held) if found and len(outputs) == len(found.outputs) else None
+    if found is None or len(outputs) < len(found.outputs):
+        return None
+    return BandKind(times, tuple(outputs), found.held, found.steps)

@@ -17,10 +17,15 @@ from torq_byoc.schedules.tiles import Tile, split_between_slices
 
 @dataclass(frozen=True)
 class GroupBand:
-    """One band: for every node its tile, or None, and the part of each tensor that lies in LRAM meanwhile."""
+    """One band: tiles in execution order, each with the position of its node, and the part of each tensor that lies in
+    LRAM meanwhile."""
 
-    tiles: tuple[Tile | None, ...]
+    steps: tuple[tuple[int, Tile], ...]
     held: Mapping[str, Region]
+
+    def tiles(self, position: int) -> tuple[Tile, ...]:
+        """The tiles of a node, none where it computes nothing."""
+        return tuple(tile for node, tile in self.steps if node == position)
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision) -> Fu
         return box_inputs(graph, segment.nodes[position], segment.models[position], output)
 
     bands = []
-    cut = BandCut(decision.axis, decision.size, decision.outer)
+    cut = BandCut.of(decision)
     for index in range(band_count(segment, cut)):
         found = band(segment, cut, index, input_regions)
         if found is None:
@@ -66,12 +71,11 @@ def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision) -> Fu
 
 
 def _with_tiles(segment: Segment, found: Band, decision: GroupDecision, input_regions: InputRegions) -> GroupBand:
-    tiles: list[Tile | None] = []
-    for position, (output, axis) in enumerate(zip(found.outputs, decision.split_axes, strict=True)):
-        if output is None:
-            tiles.append(None)
-            continue
-        model = segment.models[position]
-        parts = split_between_slices(output, axis, 0 if axis is None else model.steps[axis], model.config.slices)
-        tiles.append(Tile(output, tuple(input_regions(position, output)), parts))
-    return GroupBand(tuple(tiles), found.held)
+    steps, parts = [], decision.parts
+    for position, output in found.steps:
+        model, axis = segment.models[position], decision.split_axes[position]
+        shares = split_between_slices(output, axis, 0 if axis is None else model.steps[axis], model.config.slices)
+        kept = parts is not None and parts.keep and parts.has(position)
+        packed = found.outputs[position] if kept else None
+        steps.append((position, Tile(output, tuple(input_regions(position, output)), shares, packed=packed)))
+    return GroupBand(tuple(steps), found.held)

@@ -8,7 +8,7 @@ a node beside the next one does not count that either.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,8 +20,9 @@ from torq_byoc.schedules.flow import Flow
 from torq_byoc.schedules.fusion.band_flow import BandSteps, NodeStep, alone
 from torq_byoc.schedules.fusion.bands import BandCut, band_count
 from torq_byoc.schedules.fusion.division import Division
+from torq_byoc.schedules.fusion.parts import part_options
 from torq_byoc.schedules.fusion.segment import Segment
-from torq_byoc.schedules.record import GroupDecision
+from torq_byoc.schedules.record import GroupDecision, GroupParts
 from torq_byoc.schedules.slice_costs import SliceCost
 from torq_byoc.schedules.techniques import ALL, Techniques
 
@@ -31,6 +32,12 @@ MAX_NESTED_BANDS = 512
 """Most bands in all where an outer axis is cut as well."""
 _PRICED = 8
 """Band sizes priced from the largest one that fits."""
+NARROW = 2
+"""Bands of at most so many steps are narrow."""
+CROWDED_SHARE = 0.85
+CROWDED_COST = 1.2
+"""Bands with parts that take more than this share of the LRAM take so many times their cycles: what comes free between
+parts lies in pieces, and what should be loaded early does not fit them."""
 _PATIENCE = 3
 """Sizes in a row that cost more than the best one before the search along an axis ends."""
 
@@ -85,15 +92,47 @@ class GroupSpace:
         key = (available, resident)
         if key not in self._answers:
             found = [choice for cut in self._cuts for choice in self._along(*cut, available, resident)]
-            self._answers[key] = min(found, key=lambda choice: choice.rank, default=None)
+            best = min(found, key=lambda choice: choice.rank, default=None)
+            if best is None or self._narrow(best.decision):
+                found += self._part_by_part(available, resident)
+                best = min(found, key=lambda choice: choice.rank, default=None)
+            self._answers[key] = best
         return self._answers[key]
+
+    def _narrow(self, decision: GroupDecision) -> bool:
+        """Whether bands have hardly any rows: where windows overlap, many of them are computed twice."""
+        return decision.size <= NARROW * self.segment.last.steps[decision.axis]
+
+    def _part_by_part(self, available: int, resident: frozenset[str]) -> Iterator[GroupChoice]:
+        """Choices in which some nodes go through a band part by part; in smaller parts while that is better, and with
+        weights that come anew only where they cannot stay."""
+        best = float("inf")
+        for options in self._part_options if self.techniques.double_buffering else ():
+            if best < float("inf"):
+                return
+            for parts in options:
+                axes = [axis for axis, outer in self._cuts if outer is None and axis != parts.axis]
+                found = [choice for axis in axes for choice in self._along(axis, None, available, resident, parts)]
+                yield from found
+                rank = min((choice.rank[0] for choice in found), default=float("inf"))
+                if rank > best:
+                    break
+                best = rank
+
+    @cached_property
+    def _part_options(self) -> tuple[tuple[GroupParts, ...], ...]:
+        return part_options(self.segment)
 
     def priced(self, decision: GroupDecision, resident: frozenset[str]) -> GroupChoice | None:
         """A given decision; None when the segment cannot be divided so."""
-        division = self._division(BandCut(decision.axis, decision.size, decision.outer))
+        division = self._division(BandCut.of(decision))
         if division is None:
             return None
         return division.choice(decision.buffers, resident, decision.split_axes)
+
+    def can_divide(self, decision: GroupDecision) -> bool:
+        """Whether the segment can be divided so at all."""
+        return self._division(BandCut.of(decision)) is not None
 
     def _split_axes(self) -> tuple[int | None, ...] | None:
         """One slice for every node where no node may be divided; None leaves it to the division."""
@@ -123,10 +162,19 @@ class GroupSpace:
             if axis < len(model.shape)
         )
 
-    def _along(self, axis: int, outer: int | None, available: int, resident: frozenset[str]) -> Iterator[GroupChoice]:
-        """Choices that cut one axis: from the largest band that fits to smaller ones, while they promise something."""
+    def _along(
+        self,
+        axis: int,
+        outer: int | None,
+        available: int,
+        resident: frozenset[str],
+        parts: GroupParts | None = None,
+    ) -> Iterator[GroupChoice]:
+        """Choices that cut one axis: from the largest bands of which two fit, and before them from the largest of which
+        one fits, to smaller ones while they promise something."""
         last = self.segment.last
-        cuts = [BandCut(axis, size, outer) for size in candidates.axis_extents(last.shape[axis], last.steps[axis])]
+        sizes = candidates.axis_extents(last.shape[axis], last.steps[axis])
+        cuts = [BandCut(axis, size, outer, parts) for size in sizes]
         most = MAX_BANDS if outer is None else MAX_NESTED_BANDS
         least = 1 if outer is None else 2  # a run of one band is the cut along the outer axis alone
         cuts = [
@@ -135,18 +183,28 @@ class GroupSpace:
         finest = self._division(cuts[-1]) if cuts else None
         if finest is None or finest.division.staying(resident) > available:
             return
+        depths = (2, 1) if self.techniques.double_buffering else (1,)
+        for buffers in depths if parts is None else (2,):  # parts are there to make room for the second buffer
+            found = list(self._of_sizes(cuts, buffers, available, resident))
+            yield from found
+            if found:  # larger bands alone may do with one buffer
+                cuts = [cut for cut in cuts if cut.size > max(choice.decision.size for choice in found)]
+
+    def _of_sizes(
+        self, cuts: Sequence[BandCut], buffers: int, available: int, resident: frozenset[str]
+    ) -> Iterator[GroupChoice]:
+        """Choices of one buffering depth, from the largest bands that fit on."""
 
         def fits(cut: BandCut) -> bool:
             division = self._division(cut)
-            return division is not None and division.demand(1, resident) <= available
+            return division is not None and division.demand(buffers, resident) <= available
 
         best, worse = float("inf"), 0
         for cut in cuts[bisect.bisect_left(cuts, True, key=fits) :][:_PRICED]:
             division = self._division(cut)
             if division is None:
                 return
-            deep = self.techniques.double_buffering and division.demand(2, resident) <= available
-            choice = division.choice(2 if deep else 1, resident, self._split_axes())
+            choice = division.choice(buffers, resident, self._split_axes())
             if choice.demand <= available:
                 yield choice
             worse = worse + 1 if choice.rank[0] > best else 0
@@ -188,13 +246,13 @@ class PricedDivision:
         work, division, traffic = self._work[axes], self.division, self.division.traffic(resident)
         fixed = max(one.staying for one in traffic)
         again = (division.runs - 1) * max(one.turning for one in traffic)
-        loaded = again + sum(one.flowing * one.times for one in traffic)
+        loaded = again + sum((one.flowing + one.parted) * one.times for one in traffic)
         stored = sum(one.stored * one.times for one in traffic)
         rate, count = self.config.dma_bytes_per_cycle, division.count
         code = self.weights.transfer_code * (division.transfers(resident) + work.programs)
         code += self.weights.slice_code * work.jobs
         into, out = (fixed + loaded + work.program_bytes + code) / rate, stored / rate
-        fill = (fixed + traffic[0].flowing + work.program_bytes / count) / rate
+        fill = (fixed + traffic[0].flowing + traffic[0].part + work.program_bytes / count) / rate
         slices = work.cycles + again / rate
         flow = Flow.step(into, slices, out)
         if buffers == 2:
@@ -202,11 +260,12 @@ class PricedDivision:
         demand = self.demand(buffers, resident) + programs_demand(work.program_peak, self.config)
         early = loaded_early(fill - traffic[0].data / rate, demand, self.config)
         names = tuple(node.name for node in self.segment.nodes)
-        decision = GroupDecision(names, division.cut.axis, division.cut.size, axes, buffers, division.cut.outer)
+        cut = division.cut
+        decision = GroupDecision(names, cut.axis, cut.size, axes, buffers, cut.outer, cut.parts)
         nbytes = fixed + loaded + work.program_bytes + stored
-        return GroupChoice(
-            decision, float(flow.after(early)), nbytes, nbytes / rate, demand, work.tiles, self, resident
-        )
+        crowded = cut.parts is not None and demand > CROWDED_SHARE * self.config.lram_usable
+        chained = float(flow.after(early)) * (CROWDED_COST if crowded else 1.0)
+        return GroupChoice(decision, chained, nbytes, nbytes / rate, demand, work.tiles, self, resident)
 
     def alone(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> float:
         """Cycles of a decision when it has the LRAM to itself."""
@@ -217,7 +276,7 @@ class PricedDivision:
         )
 
     def _steps(self, work: _Work, resident: frozenset[str]) -> tuple[BandSteps, ...]:
-        """The bands of a run, node by node."""
+        """The bands of a run, step by step."""
         division = self.division
         return tuple(
             BandSteps(kind.times // division.runs, tuple(map(NodeStep, costs, loads, self._reloads)))
@@ -226,13 +285,14 @@ class PricedDivision:
 
     @cached_property
     def _reloads(self) -> list[bool]:
-        """Whether every band loads a node's program anew."""
-        return [self._program_loads(index, 2) == 2 for index in range(len(self.segment.nodes))]
+        """For every step of a band whether each band loads its program anew."""
+        return [self._program_loads(position, 2) == 2 for position, _ in self.division.middle.steps]
 
     @cached_property
     def split_axes(self) -> tuple[int | None, ...]:
         """For every node the axis that divides it best between the slices, judged by the middle band."""
-        return tuple(self._split_axis(index, output) for index, output in enumerate(self.division.middle.outputs))
+        middle = self.division.middle
+        return tuple(self._split_axis(index, middle.first_box(index)) for index in range(len(self.segment.nodes)))
 
     def _split_axis(self, index: int, output: Region) -> int | None:
         """The most even axis; None where loading the further slices' programs takes longer than they save."""
@@ -247,18 +307,21 @@ class PricedDivision:
     def _program_loads(self, index: int, bands: int) -> int:
         """Programs that a node loads in so many bands.
 
-        Bands load one each only where the node reads something from outside: what is passed on inside finds the same
-        place in every band, and so the program of the band before fits (``share_programs``).
+        Bands load one each only where the node reads something from outside that lies now here, now there: a tensor, or
+        weights that every band loads anew.  What is passed on inside finds the same place in every band, and so the
+        program of the band before fits (``share_programs``).
         """
-        return bands if self.segment.sources.intersection(self.segment.names[index]) else 1
+        moving = index in self.division.reloaded or self.segment.sources.intersection(self.segment.names[index])
+        return bands if moving else 1
 
     def _slices(self, axes: tuple[int | None, ...]) -> _Work:
         cycles = programs = nbytes = peak = jobs = tiles = 0
         found = []
         for kind in self.division.kinds:
             costs = []
-            for index, (model, output, axis) in enumerate(zip(self.segment.models, kind.outputs, axes, strict=True)):
-                cost, loads = model.tile_cost(output, axis, model.streamed), self._program_loads(index, kind.times)
+            for index, box in kind.steps:
+                model = self.segment.models[index]
+                cost, loads = model.tile_cost(box, axes[index], model.streamed), self._program_loads(index, kind.times)
                 cycles += kind.times * cost.cycles
                 programs += loads
                 nbytes += loads * cost.program_bytes
@@ -272,7 +335,7 @@ class PricedDivision:
 
 @dataclass(frozen=True)
 class _Work:
-    """What the bands ask of the slices: costs of the nodes in every kind of band; of all bands cycles, programs that
+    """What the bands ask of the slices: costs of the steps in every kind of band; of all bands cycles, programs that
     are loaded, their bytes and the largest one, slice jobs, tiles."""
 
     costs: tuple[tuple[SliceCost, ...], ...]

@@ -52,6 +52,10 @@ class SegmentSpace:
         here = frozenset(self.names[name] for name in resident)
         return self._renamed(self.shared.priced(decision, here))
 
+    def can_divide(self, decision: GroupDecision) -> bool:
+        """Whether the segment can be divided so at all."""
+        return self.shared.can_divide(decision)
+
     def _renamed(self, choice: GroupChoice | None) -> GroupChoice | None:
         if choice is None:
             return None

@@ -74,6 +74,14 @@ class Segment:
             found.append(tuple(units))
         return tuple(found)
 
+    def can_part(self, first: int, last: int) -> bool:
+        """Whether these nodes may go through a band part by part: what they pass on to one another is needed by nobody
+        else, and readers find the last one's result put together as it is made."""
+        name = self.nodes[last].output
+        within = all(reader <= last for maker, reader, _ in self.passages if first <= maker < last)
+        needed = self.outputs & {node.output for node in self.nodes[first : last + 1]}
+        return within and not needed and not self.reshapes and name not in self.phases
+
     @property
     def kept(self) -> frozenset[str]:
         """Internal tensors that never leave LRAM."""
