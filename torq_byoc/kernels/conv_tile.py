@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.columns import ColumnFit, columns_divide, whole_fit
@@ -22,8 +25,7 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, Role, Tag
 
 
-@dataclass(frozen=True)
-class ConvShape:
+class ConvShape(msgspec.Struct, frozen=True, gc=False):
     """Facts of a convolution node that do not depend on the tile.
 
     ``block`` output channels are computed together.  ``interleaved``: neighbouring output channels belong to

@@ -40,8 +40,7 @@ class Region(msgspec.Struct, frozen=True, gc=False):
         return math.prod(self.extent)
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, gc=False):
     """How a kernel wants an operand's tile in LRAM: dense row-major, or split into stride phases.
 
     With ``phases`` (py, px) other than (1, 1) the last two axes are split: the tile is stored as

@@ -65,8 +65,7 @@ class Residency(msgspec.Struct, frozen=True, gc=False):
     output: bool
 
 
-@dataclass(frozen=True)
-class ConstantPart:
+class ConstantPart(msgspec.Struct, frozen=True, gc=False):
     """Granules [first, first + count) of a packed constant, and their bytes."""
 
     first: int

@@ -7,6 +7,8 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.portion import Portion, tasks_of
 from torq_byoc.npu_model.config import NpuConfig
@@ -19,8 +21,7 @@ from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import portion_kinds, split_between_slices
 
 
-@dataclass(frozen=True)
-class SliceCost:
+class SliceCost(msgspec.Struct, frozen=True, gc=False):
     """One tile on all slices: cycles of the slowest slice; slices at work, tasks and program bytes of all.
 
     Portions of the reduction are summed up, one after the other; ``program_peak`` is of the largest one.

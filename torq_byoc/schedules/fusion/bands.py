@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules.fusion.reshaped import reshaped
 from torq_byoc.schedules.fusion.segment import Segment
@@ -39,8 +41,7 @@ class BandCut:
         return 1 if self.outer is None else -(-shape[self.outer] // max(steps[self.outer], 1))
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(msgspec.Struct, frozen=True, eq=False):
     """One band of a group.
 
     Attributes:

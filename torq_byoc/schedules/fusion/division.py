@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+import msgspec
 
 from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band, band_count
@@ -18,8 +19,7 @@ from torq_byoc.schedules.fusion.segment import DENSE, Segment
 from torq_byoc.schedules.node_operands import ConstantPart
 
 
-@dataclass(frozen=True)
-class BandKind:
+class BandKind(msgspec.Struct, frozen=True, eq=False):
     """Bands that are alike.
 
     Attributes:
@@ -33,8 +33,7 @@ class BandKind:
     held: Mapping[str, Region]
 
 
-@dataclass(frozen=True)
-class BandTraffic:
+class BandTraffic(msgspec.Struct, frozen=True, gc=False):
     """Bytes that each band of a kind moves and holds beside what is resident.
 
     Attributes:
