@@ -83,12 +83,17 @@ def band(segment: Segment, cut: BandCut, index: int, input_regions: InputRegions
             wanted = hull(wanted, own)
         if wanted is None or not wanted.size:
             continue
-        output = _aligned(wanted, model.shape, segment.units[position])
+        units = segment.units[position]
+        output = wanted if units is None else _aligned(wanted, model.shape, units)
         outputs[position] = held[name] = output
         reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
         for read, view, region in reads:
-            if region.size:
-                held[read] = hull(held.get(read), reshaped(region, view, segment.shapes[read]))
+            if not region.size:
+                continue
+            shape = segment.shapes[read]
+            box = region if view == shape else reshaped(region, view, shape)
+            known = held.get(read)
+            held[read] = box if known is None else hull(known, box)
     return None if segment.reshapes and not _dense_in_all_views(segment, held) else Band(tuple(outputs), held)
 
 

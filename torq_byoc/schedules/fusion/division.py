@@ -15,7 +15,7 @@ import msgspec
 
 from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band, band_count
-from torq_byoc.schedules.fusion.segment import DENSE, Segment
+from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.node_operands import ConstantPart
 
 
@@ -106,9 +106,13 @@ class Division:
         wanted = {middle: count - 2 * runs} if run > 2 else {}
         wanted |= {0: runs} | ({count - 1: runs} if run > 1 else {})
         others = dict.fromkeys(range(count) if segment.reshapes else (run - 1, count - 1), 0)
+
+        def reads(position: int, box: Region) -> Sequence[Region]:
+            return segment.models[position].input_regions(box)
+
         kinds = {}
         for index, times in sorted({**others, **wanted}.items()):
-            found = band(segment, cut, index, lambda position, box: segment.models[position].input_regions(box))
+            found = band(segment, cut, index, reads)
             kind = _kind(found, times)
             if kind is None:
                 return None
@@ -216,15 +220,18 @@ class Division:
     def _traffic_of(
         self, times: int, nbytes: Mapping[str, int], constants: Sequence[int], resident: frozenset[str]
     ) -> BandTraffic:
-        segment = self.segment
-        loaded: Counter[int] = Counter()
-        for loads, size in zip(self._constant_loads, constants, strict=True):
-            loaded[loads] += size
+        segment, count, runs = self.segment, self.count, self.runs
         sources = [name for name in segment.sources - resident if name in nbytes]
-        for name in sources:
-            loaded[self._source_loads[name]] += nbytes[name]
-        flowing = loaded[self.count] if self.count > 1 else 0
-        stored = {name: nbytes.get(name, 0) for name in segment.outputs - resident}
+        data = [nbytes[name] for name in sources]
+        sizes = [*constants, *data]
+        loads = [*self._constant_loads, *[self._source_loads[name] for name in sources]]
+        flowing = turning = 0
+        for times_loaded, size in zip(loads, sizes, strict=True):
+            if times_loaded == count > 1:
+                flowing += size
+            if times_loaded == runs < count:
+                turning += size
+        stored = [(name, nbytes.get(name, 0)) for name in segment.outputs - resident]
         change = [0] * (len(segment.nodes) + 1)
         for first, last, name in segment.passages:
             if name not in resident:
@@ -232,19 +239,20 @@ class Division:
                 change[last + 1] -= nbytes.get(name, 0)
         return BandTraffic(
             times,
-            staying=sum(loaded.values()) - flowing,
+            staying=sum(sizes) - flowing,
             flowing=flowing,
-            turning=loaded[self.runs] if self.runs < self.count else 0,
-            data=sum(nbytes[name] for name in sources),
-            stored=sum(stored.values()),
-            landing=sum(size for name, size in stored.items() if name not in segment.internal),
+            turning=turning,
+            data=sum(data),
+            stored=sum([size for _, size in stored]),
+            landing=sum([size for name, size in stored if name not in segment.internal]),
             between=max(itertools.accumulate(change)),
         )
 
     @cached_property
     def _nbytes(self) -> tuple[dict[str, int], ...]:
         """For every kind of band the bytes of what it holds of each tensor."""
-        return tuple({name: self._stored(name, region) for name, region in kind.held.items()} for kind in self.kinds)
+        stored = self._stored
+        return tuple([{name: stored(name, region) for name, region in kind.held.items()} for kind in self.kinds])
 
     @cached_property
     def _source_loads(self) -> dict[str, int]:
@@ -264,10 +272,8 @@ class Division:
 
     def _constants(self, kind: BandKind) -> list[ConstantPart]:
         """What such a band needs of all packed constants."""
-        packing = [
-            (model, box) for model, box in zip(self.segment.models, kind.outputs, strict=True) if model.packs_constants
-        ]
-        return [part for model, box in packing for part in model.constant_parts(box)]
+        boxes = zip(self.segment.models, kind.outputs, strict=True)
+        return [part for model, box in boxes if model.packs_constants for part in model.constant_parts(box)]
 
     def _loads(self, parts: Sequence[object]) -> int:
         """How many bands load an operand, of which the bands at the ends need these parts."""
@@ -278,8 +284,9 @@ class Division:
 
     def _stored(self, name: str, region: Region) -> int:
         """Bytes that the held part of a tensor takes."""
-        layout = Layout(self.segment.phases.get(name, DENSE))
-        return layout.elements(region.extent) * self.segment.models[0].graph.tensors[name].dtype.size
+        phases = self.segment.phases.get(name)
+        elements = region.size if phases is None else Layout(phases).elements(region.extent)
+        return elements * self.segment.sizes[name]
 
 
 def _kind(found: Band | None, times: int) -> BandKind | None:

@@ -63,16 +63,22 @@ class Segment:
         )
 
     @cached_property
-    def units(self) -> tuple[tuple[int, ...], ...]:
+    def units(self) -> tuple[tuple[int, ...] | None, ...]:
         """For every node and axis the multiples at which its output may be cut into bands: where the node may be, and
-        at whole stride phases."""
-        found = []
+        at whole stride phases; None for a node that may be cut anywhere."""
+        found: list[tuple[int, ...] | None] = []
         for node, model in zip(self.nodes, self.models, strict=True):
             units = [step or extent for step, extent in zip(model.steps, model.shape, strict=True)]
             if node.output in self.phases:
                 units[-2:] = map(math.lcm, units[-2:], self.phases[node.output])
-            found.append(tuple(units))
+            found.append(tuple(units) if max(units, default=1) > 1 else None)
         return tuple(found)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes an element of every tensor that goes by its name."""
+        tensors = self.models[0].graph.tensors
+        return {name: tensors[name].dtype.size for name in self.shapes}
 
     @property
     def kept(self) -> frozenset[str]:
