@@ -130,7 +130,7 @@ class _Generator:
     def _shared(self, ordered: OrderedProgram, disabled: Collection[str]) -> _Order:
         """An order with its slice programs encoded, each sent once."""
         images = slice_programs(ordered, self.graph, self.config)
-        shared = ordered if "share-programs" in disabled else share_programs(ordered, images)
+        shared = ordered if "share-programs" in disabled else share_programs(ordered, images, self.config)
         return _Order(ordered, images, shared)
 
 
