@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from msgspec import structs
 
 from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
@@ -42,7 +43,7 @@ class _Tables:
             access = SliceJobs(self.config).access(job.start, job.tasks, job.code)
             reads = self._holding(access.lram_reads.exact)
             writes = (self._new(access.lram_writes.exact),)
-        return dataclasses.replace(info, reads=reads, writes=writes, seal=job_seal(job.start, job.code))
+        return structs.replace(info, reads=reads, writes=writes, seal=job_seal(job.start, job.code))
 
     def _transfer(self, start: StartDma) -> tuple[tuple[int, ...], tuple[int, ...]]:
         access = transfer_access(start, self.config, self.xram)

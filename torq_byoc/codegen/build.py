@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from torq_byoc.codegen.hl import (
@@ -68,8 +69,7 @@ class _NodeContext:
     copies: tuple[tuple[int, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True)
-class _Granules:
+class _Granules(msgspec.Struct, frozen=True, gc=False):
     """Granules [first, first + count) of a constant."""
 
     first: int

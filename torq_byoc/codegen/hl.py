@@ -8,7 +8,7 @@ Ops and their parts are structs rather than dataclasses: a compilation makes hun
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -49,8 +49,7 @@ class Effect(Enum):
     __hash__ = object.__hash__
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A stretch of memory.  ``content`` is the image of a constant XRAM buffer (programs get theirs late)."""
 
     index: int
@@ -58,7 +57,7 @@ class Buffer:
     space: Space
     nbytes: int
     kind: BufferKind
-    content: np.ndarray | None = field(default=None, compare=False, repr=False)
+    content: np.ndarray | None = None
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -175,8 +174,7 @@ def carried_box(shape: ConvShape, config: NpuConfig) -> tuple[int, ...] | None:
     return 1, channels, 1, lanes - lead
 
 
-@dataclass(frozen=True)
-class PackedBlock:
+class PackedBlock(msgspec.Struct, frozen=True, gc=False):
     """Distances in the packed weights of a block of output channels, ``width`` of which lie side by side."""
 
     shape: ConvShape
@@ -208,8 +206,7 @@ class PackedBlock:
         return {"member": member, "phase_y": phases_x * phase_x, "phase_x": phase_x, "i": row, "j": column}
 
 
-@dataclass(frozen=True)
-class ConvTile:
+class ConvTile(msgspec.Struct, frozen=True, gc=False):
     """One tile of a convolution: its region, where everything lies, and how the plane is walked."""
 
     shape: ConvShape

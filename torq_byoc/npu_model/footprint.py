@@ -6,9 +6,9 @@ padding is not read, frame positions outside the output window are not written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -19,8 +19,7 @@ from torq_byoc.npu_model.isa import Agent, DmaDescriptor, Ndl, OutputWindow, Pla
 _POSITION_LIMIT = 1 << 22
 
 
-@dataclass(frozen=True, eq=False)
-class TaskFootprint:
+class TaskFootprint(msgspec.Struct, frozen=True, eq=False, dict=True):
     """LRAM bytes of one slice task.
 
     Attributes:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+import msgspec
+
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import Agent, Engine, SliceTask, StartDma, WaitFor
 from torq_byoc.npu_model.program import Program
@@ -51,8 +53,7 @@ def dma_cycles(nbytes: int, config: NpuConfig) -> int:
     return math.ceil(nbytes / config.dma_bytes_per_cycle)
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One job on the timeline: cycles [start, end) of its engine."""
 
     job: int

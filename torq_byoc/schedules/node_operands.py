@@ -22,8 +22,7 @@ from torq_byoc.schedules.placements import Granules
 from torq_byoc.schedules.tiles import portions_of
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True, gc=False):
     """One operand seen along one output axis that is cut into tiles; sizes relative to the whole operand.
 
     Attributes:

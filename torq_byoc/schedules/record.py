@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from torq_byoc.errors import ScheduleError
 from torq_byoc.files import parse_json
 
@@ -15,8 +17,7 @@ _FIELDS = ("tile", "order", "split_axis", "buffers", "portion")
 _GROUP_FIELDS = ("nodes", "axis", "size", "split_axes", "buffers")
 
 
-@dataclass(frozen=True)
-class NodeDecision:
+class NodeDecision(msgspec.Struct, frozen=True, gc=False):
     """How one node is cut and run.
 
     Attributes:

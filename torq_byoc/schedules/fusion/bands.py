@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -18,8 +17,7 @@ InputRegions = Callable[[int, Region], Sequence[Region]]
 """(index of a node, a box of its output) -> the part of each of its inputs that the box reads."""
 
 
-@dataclass(frozen=True)
-class BandCut:
+class BandCut(msgspec.Struct, frozen=True, gc=False):
     """How the last output of a group is cut into bands.
 
     Attributes:
