@@ -180,6 +180,7 @@ class _Builder:
                 tuple(operand[index] for operand in inputs),
                 tuple(constant[index] for constant in constants),
                 tile.portion,
+                tuple([_granules(constant, part).first for constant in context.constants]),
             )
             operands = self._operands(context, invocation, reads[index])
             copies = context.copies if tile.portion is None else ()

@@ -135,7 +135,8 @@ class PlacedConstant(msgspec.Struct, frozen=True, gc=False):
 
 class Invocation(msgspec.Struct, frozen=True, gc=False):
     """One kernel call: the part of the node's output that one slice computes, and its operands; with ``portion``
-    that part of the reduction, sums being carried from call to call."""
+    that part of the reduction, sums being carried from call to call.  ``granules`` are the first ones that it needs of
+    its constants."""
 
     node: str
     region: Region
@@ -143,6 +144,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     inputs: tuple[PlacedOperand, ...]
     constants: tuple[PlacedConstant, ...]
     portion: Portion | None = None
+    granules: tuple[int, ...] = ()
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):

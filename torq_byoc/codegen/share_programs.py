@@ -17,16 +17,15 @@ from dataclasses import replace
 
 import msgspec
 
+from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.declare import program_sources
 from torq_byoc.codegen.hl import Load, Op, SliceRun
 from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.occupancy import span
 from torq_byoc.codegen.prefetch import CELL_WORDS, OrderedProgram
-from torq_byoc.codegen.programs import invocation_tasks
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import encode_slice_program
 
 Images = Mapping[int, bytes]
 """Bytes of every XRAM program buffer."""
@@ -40,19 +39,17 @@ def slice_programs(ordered: OrderedProgram, graph: OpGraph, config: NpuConfig) -
     """
     program = ordered.program
     sources = program_sources(program)
-    nodes = {node.name: node for node in graph.nodes}
     table = [0] * len(program.buffers)
     for buffer, offset in ordered.offsets.items():
         table[buffer] = config.lram_reserve + offset
+    calls = CallImages(program, graph, config, table)
     images: dict[int, bytearray] = {}
     for op in program.ops:
         if not isinstance(op, SliceRun):
             continue
         source = sources[op.program]
         image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
-        tasks = invocation_tasks(graph, nodes[op.node], config, op.invocation, table)
-        first, last = op.tasks
-        encoded = encode_slice_program(tasks[first:last])
+        encoded = calls.image(op)
         if len(encoded) != op.program_bytes:
             raise InternalError(
                 "a slice program changed its size with its addresses",

@@ -1,0 +1,92 @@
+"""Programs that are copies of one another: the same bytes as if every call had been lowered and encoded itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.depth import Encoder, encoder_model
+from tests.codegen.infra import residual_graph
+from tests.end_to_end.harness import Reference
+from torq_byoc.codegen.build import build
+from torq_byoc.codegen.call_images import CallImages
+from torq_byoc.codegen.hl import RunProgram, SliceRun
+from torq_byoc.codegen.passes import passes_for, run_passes
+from torq_byoc.codegen.prefetch import order
+from torq_byoc.codegen.programs import invocation_tasks, with_programs
+from torq_byoc.frontend import prepare
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.npu_model.encoding import base_fields, encode_slice_program
+from torq_byoc.npu_model.presets import preset
+from torq_byoc.schedules.plan import schedule
+
+CONFIG = preset("lram64")
+
+
+def encoder_graph() -> OpGraph:
+    """A transformer encoder layer: products, folds of two tensors, reductions, transposes; odd sizes."""
+    model = prepare(encoder_model(1, Encoder(tokens=61, width=66, heads=3, inner=130)))
+    (graph,) = Reference.of(model, "bf16", CONFIG).graphs.values()
+    return graph
+
+
+def laid_out(graph: OpGraph) -> tuple[RunProgram, list[int]]:
+    """The torq_hl of a graph in its final order, with the address of every buffer."""
+    plan = schedule(graph, CONFIG, budget=0.65)
+    improved, _ = run_passes(build(graph, plan, CONFIG), passes_for(plan, CONFIG))
+    ordered = order(with_programs(improved, graph, CONFIG), CONFIG.lram_usable, CONFIG.lram_word)
+    assert ordered is not None
+    addresses = [0] * len(ordered.program.buffers)
+    for buffer, offset in ordered.offsets.items():
+        addresses[buffer] = CONFIG.lram_reserve + offset
+    return ordered.program, addresses
+
+
+@pytest.mark.parametrize("graph", [encoder_graph(), residual_graph(3)], ids=["encoder", "residual"])
+def test_images_are_those_of_calls_lowered_one_by_one(graph: OpGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, addresses = laid_out(graph)
+    lowered: list[str] = []
+
+    def counting(graph, node, *rest):  # type: ignore[no-untyped-def]
+        lowered.append(node.name)
+        return invocation_tasks(graph, node, *rest)
+
+    monkeypatch.setattr("torq_byoc.codegen.call_images.invocation_tasks", counting)
+    nodes = {node.name: node for node in graph.nodes}
+    images = CallImages(program, graph, CONFIG, addresses)
+    runs = [op for op in program.ops if isinstance(op, SliceRun)]
+    for run in runs:
+        tasks = invocation_tasks(graph, nodes[run.node], CONFIG, run.invocation, addresses)
+        assert images.image(run) == encode_slice_program(tasks[slice(*run.tasks)]), run.node
+    if any(node.op == "matmul" for node in graph.nodes):
+        assert len(lowered) < len(runs) / 2
+
+
+def test_buffers_on_top_of_each_other_are_no_pattern() -> None:
+    graph = encoder_graph()
+    program, addresses = laid_out(graph)
+    nodes = {node.name: node for node in graph.nodes}
+    run = next(op for op in program.ops if isinstance(op, SliceRun) and nodes[op.node].op == "matmul")
+    product = run.invocation
+    shifted = list(addresses)
+    shifted[product.inputs[0].buffer] = shifted[product.output.buffer]
+    for table in (shifted, addresses):
+        images = CallImages(program, graph, CONFIG, table)
+        for step in (0, 4096):
+            images.addresses = [address + step * (b == product.output.buffer) for b, address in enumerate(table)]
+            tasks = invocation_tasks(graph, nodes[run.node], CONFIG, product, images.addresses)
+            assert images.image(run) == encode_slice_program(tasks[slice(*run.tasks)])
+
+
+def test_base_fields_are_where_bases_are_encoded() -> None:
+    graph = encoder_graph()
+    program, addresses = laid_out(graph)
+    nodes = {node.name: node for node in graph.nodes}
+    rng = np.random.default_rng(1)
+    runs = [op for op in program.ops if isinstance(op, SliceRun)]
+    for run in (runs[index] for index in rng.integers(0, len(runs), 40)):
+        tasks = invocation_tasks(graph, nodes[run.node], CONFIG, run.invocation, addresses)[slice(*run.tasks)]
+        data = encode_slice_program(tasks)
+        bases = [ndl.base for task in tasks for ndl in task.ndls if ndl.base]
+        assert [base for _, base in base_fields(data)] == bases
+        assert all(data[offset : offset + 4] == base.to_bytes(4, "little") for offset, base in base_fields(data))
