@@ -74,8 +74,11 @@ class Access(msgspec.Struct, frozen=True, gc=False):
             return False
         if self.region is None or other.region is None or self.tensor != other.tensor:
             return True
-        pairs = zip(self.region.start, self.region.extent, other.region.start, other.region.extent, strict=True)
-        return all(a < b + m and b < a + n for a, n, b, m in pairs)
+        own, theirs = self.region, other.region
+        for a, n, b, m in zip(own.start, own.extent, theirs.start, theirs.extent, strict=True):
+            if a >= b + m or b >= a + n:
+                return False
+        return True
 
 
 class Transfer(msgspec.Struct, frozen=True, gc=False):
@@ -252,14 +255,17 @@ class HlProgram(Generic[OpT]):
 
     def traffic(self) -> dict[str, int]:
         """Transfers and bytes by direction, and jobs of the slices, as the pass ledger reports them."""
-        loads = [op for op in self.ops if isinstance(op, Load)]
-        stores = [op for op in self.ops if isinstance(op, Store)]
+        transfers: dict[type, list[int]] = {Load: [], Store: []}
+        for op in self.ops:
+            if isinstance(op, Load | Store):
+                transfers[type(op)].append(op.transfer.nbytes)
+        inward, outward = transfers[Load], transfers[Store]
         return {
-            "in_transfers": len(loads),
-            "in_bytes": sum(op.transfer.nbytes for op in loads),
-            "out_transfers": len(stores),
-            "out_bytes": sum(op.transfer.nbytes for op in stores),
-            "slice_jobs": len(self.ops) - len(loads) - len(stores),
+            "in_transfers": len(inward),
+            "in_bytes": sum(inward),
+            "out_transfers": len(outward),
+            "out_bytes": sum(outward),
+            "slice_jobs": len(self.ops) - len(inward) - len(outward),
         }
 
 
