@@ -81,8 +81,7 @@ def band(segment: Segment, cut: BandCut, index: int, input_regions: InputRegions
             wanted = hull(wanted, own)
         if wanted is None or not wanted.size:
             continue
-        units = segment.units[position]
-        output = wanted if units is None else _aligned(wanted, model.shape, units)
+        output = _aligned(wanted, model.shape, segment.units[position])
         outputs[position] = held[name] = output
         reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
         for read, view, region in reads:
@@ -123,13 +122,14 @@ def _share(segment: Segment, model: NodeModel, cut: BandCut, index: int) -> Regi
     return Region(tuple(begin), tuple(extent))
 
 
-def _aligned(region: Region, shape: Sequence[int], units: Sequence[int]) -> Region:
-    """The box widened to multiples of the units, but for the end of the tensor."""
-    starts, extents = [], []
-    for first, extent, whole, unit in zip(region.start, region.extent, shape, units, strict=True):
-        start = first - first % unit
-        end = first + extent
+def _aligned(region: Region, shape: Sequence[int], units: Sequence[tuple[int, int]]) -> Region:
+    """The box widened along some axes to multiples of their units, but for the end of the tensor."""
+    if not units:
+        return region
+    starts, extents = list(region.start), list(region.extent)
+    for axis, unit in units:
+        first, end, whole = starts[axis], starts[axis] + extents[axis], shape[axis]
+        first -= first % unit
         end += -end % unit
-        starts.append(start)
-        extents.append((end if end < whole else whole) - start)
+        starts[axis], extents[axis] = first, (end if end < whole else whole) - first
     return Region(tuple(starts), tuple(extents))

@@ -250,7 +250,7 @@ class PricedDivision:
         Bands load one each only where the node reads something from outside: what is passed on inside finds the same
         place in every band, and so the program of the band before fits (``share_programs``).
         """
-        return bands if self.segment.sources.intersection(self.segment.names[index]) else 1
+        return bands if self.segment.fed[index] else 1
 
     def _slices(self, axes: tuple[int | None, ...]) -> _Work:
         cycles = programs = nbytes = peak = jobs = tiles = 0
