@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from benchmarks.depth import Encoder, encoder_model
 from tests.codegen.infra import residual_graph
 from tests.end_to_end.harness import Reference
+from tests.end_to_end.random_graphs import seeded_graph
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.hl import RunProgram, SliceRun
@@ -26,12 +26,18 @@ from torq_byoc.schedules.plan import schedule
 CONFIG = preset("lram64")
 
 
-@functools.cache
 def encoder_graph() -> OpGraph:
     """A transformer encoder layer: products, folds of two tensors, reductions, transposes; odd sizes."""
     model = prepare(encoder_model(1, Encoder(tokens=37, width=34, heads=2, inner=68)))
     (graph,) = Reference.of(model, "bf16", CONFIG).graphs.values()
     return graph
+
+
+def random_graph(seed: int, dtype: str) -> OpGraph:
+    """The largest partition of a random model."""
+    precision = "bf16" if dtype == "float32" else "quantized"
+    graphs = Reference.of(prepare(seeded_graph(seed, dtype).model), precision, CONFIG).graphs
+    return max(graphs.values(), key=lambda graph: len(graph.nodes))
 
 
 def laid_out(graph: OpGraph) -> tuple[RunProgram, list[int]]:
@@ -46,14 +52,18 @@ def laid_out(graph: OpGraph) -> tuple[RunProgram, list[int]]:
     return ordered.program, addresses
 
 
-@pytest.mark.parametrize(
-    ("make", "alike"), [(encoder_graph, True), (lambda: residual_graph(3), False)], ids=["encoder", "residual"]
-)
-def test_images_are_those_of_calls_lowered_one_by_one(
-    make: Callable[[], OpGraph], alike: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = make()
-    program, addresses = laid_out(graph)
+@functools.cache
+def encoder() -> tuple[OpGraph, RunProgram, list[int]]:
+    """The encoder layer, laid out."""
+    graph = encoder_graph()
+    return graph, *laid_out(graph)
+
+
+def lowered_while_encoding(
+    graph: OpGraph, program: RunProgram, addresses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, int]:
+    """Holds every image against the tasks of its call; returns how many calls were lowered for them, and how many
+    there are."""
     lowered: list[str] = []
 
     def counting(graph, node, *rest):  # type: ignore[no-untyped-def]
@@ -67,12 +77,28 @@ def test_images_are_those_of_calls_lowered_one_by_one(
     for run in runs:
         tasks = invocation_tasks(graph, nodes[run.node], CONFIG, run.invocation, addresses)
         assert images.image(run) == encode_slice_program(tasks[slice(*run.tasks)]), run.node
-    assert (len(lowered) < len(runs)) == alike
+    return len(lowered), len(runs)
+
+
+def test_calls_that_are_alike_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered, runs = lowered_while_encoding(*encoder(), monkeypatch)
+    assert lowered < runs
+
+
+def test_kernels_with_borders_are_lowered_call_by_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = residual_graph(3)
+    lowered, runs = lowered_while_encoding(graph, *laid_out(graph), monkeypatch)
+    assert lowered == runs
+
+
+@pytest.mark.parametrize("seed", (901, 904, 906, 907, 911, 913, 923, 936))
+def test_images_of_random_graphs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph(seed, ("int8", "uint8", "int16", "float32")[seed % 4])
+    lowered_while_encoding(graph, *laid_out(graph), monkeypatch)
 
 
 def test_buffers_on_top_of_each_other_are_no_pattern() -> None:
-    graph = encoder_graph()
-    program, addresses = laid_out(graph)
+    graph, program, addresses = encoder()
     nodes = {node.name: node for node in graph.nodes}
     run = next(op for op in program.ops if isinstance(op, SliceRun) and nodes[op.node].op == "matmul")
     product = run.invocation
@@ -87,8 +113,7 @@ def test_buffers_on_top_of_each_other_are_no_pattern() -> None:
 
 
 def test_base_fields_are_where_bases_are_encoded() -> None:
-    graph = encoder_graph()
-    program, addresses = laid_out(graph)
+    graph, program, addresses = encoder()
     nodes = {node.name: node for node in graph.nodes}
     rng = np.random.default_rng(1)
     runs = [op for op in program.ops if isinstance(op, SliceRun)]
