@@ -72,11 +72,11 @@ def lowered_while_encoding(
 
     monkeypatch.setattr("torq_byoc.codegen.call_images.invocation_tasks", counting)
     nodes = {node.name: node for node in graph.nodes}
-    images = CallImages(program, graph, CONFIG, addresses)
+    images = CallImages(program, graph, CONFIG)
     runs = [op for op in program.ops if isinstance(op, SliceRun)]
     for run in runs:
         tasks = invocation_tasks(graph, nodes[run.node], CONFIG, run.invocation, addresses)
-        assert images.image(run) == encode_slice_program(tasks[slice(*run.tasks)]), run.node
+        assert images.image(run, addresses) == encode_slice_program(tasks[slice(*run.tasks)]), run.node
     return len(lowered), len(runs)
 
 
@@ -105,11 +105,11 @@ def test_buffers_on_top_of_each_other_are_no_pattern() -> None:
     shifted = addresses.copy()
     shifted[product.inputs[0].buffer] = shifted[product.output.buffer]
     for table in (shifted, addresses):
-        images = CallImages(program, graph, CONFIG, table)
+        images = CallImages(program, graph, CONFIG)
         for step in (0, 4096):
-            images.addresses = [address + step * (b == product.output.buffer) for b, address in enumerate(table)]
-            tasks = invocation_tasks(graph, nodes[run.node], CONFIG, product, images.addresses)
-            assert images.image(run) == encode_slice_program(tasks[slice(*run.tasks)])
+            moved = [address + step * (buffer == product.output.buffer) for buffer, address in enumerate(table)]
+            tasks = invocation_tasks(graph, nodes[run.node], CONFIG, product, moved)
+            assert images.image(run, moved) == encode_slice_program(tasks[slice(*run.tasks)])
 
 
 def test_base_fields_are_where_bases_are_encoded() -> None:

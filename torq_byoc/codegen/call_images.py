@@ -46,59 +46,54 @@ class _Image:
 
 
 class CallImages:
-    """Encodes the slice programs of one torq_hl program.
+    """Encodes the slice programs of one torq_hl program, in whichever order and wherever its buffers lie.
 
     Args:
-        program: torq_hl in its final order.
+        program: torq_hl.
         graph, config: what it was made of and for.
-        addresses: LRAM byte address of every buffer.
     """
 
-    def __init__(self, program: RunProgram, graph: OpGraph, config: NpuConfig, addresses: Sequence[int]) -> None:
-        self.graph, self.config, self.addresses = graph, config, addresses
+    def __init__(self, program: RunProgram, graph: OpGraph, config: NpuConfig) -> None:
+        self.graph, self.config = graph, config
         self.nbytes = [buffer.nbytes for buffer in program.buffers]
         self.nodes = {node.name: node for node in graph.nodes}
         self._known: dict[Hashable, _Image | None] = {}
 
-    def image(self, run: SliceRun) -> bytes:
-        """The bytes of one slice program."""
+    def image(self, run: SliceRun, addresses: Sequence[int]) -> bytes:
+        """The bytes of one slice program, given the LRAM byte address of every buffer."""
         node, call = self.nodes[run.node], run.invocation
         kernel = kernel_for(node.op)
         if not kernel.moves or any([operand.phases != DENSE for operand in (call.output, *call.inputs)]):
-            return self._encoded(run)
-        first = self._first_elements(kernel, node, call)
+            return self._encoded(run, addresses)
+        first = self._first_elements(kernel, node, call, addresses)
         key = (run.node, run.tasks, _form(call, first, by_distance=not kernel.translates))
         if key not in self._known:
-            data = self._encoded(run)
-            self._known[key] = self._remembered(data, call, first)
+            data = self._encoded(run, addresses)
+            self._known[key] = self._remembered(data, call, first, addresses)
             return data
         known = self._known[key]
-        return self._encoded(run) if known is None else known.moved(first)
+        return self._encoded(run, addresses) if known is None else known.moved(first)
 
-    def _encoded(self, run: SliceRun) -> bytes:
-        tasks = invocation_tasks(self.graph, self.nodes[run.node], self.config, run.invocation, self.addresses)
+    def _encoded(self, run: SliceRun, addresses: Sequence[int]) -> bytes:
+        tasks = invocation_tasks(self.graph, self.nodes[run.node], self.config, run.invocation, addresses)
         return encode_slice_program(tasks[slice(*run.tasks)])
 
-    def _first_elements(self, kernel: Kernel, node: Node, call: Invocation) -> tuple[int, ...]:
+    def _first_elements(
+        self, kernel: Kernel, node: Node, call: Invocation, addresses: Sequence[int]
+    ) -> tuple[int, ...]:
         """Addresses of the first elements that a call needs of its operands: result, tensors, constants."""
-        found = [self._element(call.output, call.region.start)]
+        found = [_element(call.output, call.region.start, addresses)]
         positions = kernel.tensor_inputs(self.graph, node)
         for position, operand in zip(positions, call.inputs, strict=True):
             needed = region_of(kernel, self.graph, node, position, call.region, call.portion)
-            found.append(self._element(operand, needed.start))
+            found.append(_element(operand, needed.start, addresses))
         for constant, granule in zip(call.constants, call.granules, strict=True):
-            found.append(self.addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
+            found.append(addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
         return tuple(found)
 
-    def _element(self, operand: PlacedOperand, index: Sequence[int]) -> int:
-        if operand.buffer < 0:
-            return 0
-        address = self.addresses[operand.buffer] + operand.offset
-        for at, start, stride in zip(index, operand.region.start, operand.strides, strict=True):
-            address += (at - start) * stride
-        return address
-
-    def _remembered(self, data: bytes, call: Invocation, first: tuple[int, ...]) -> _Image | None:
+    def _remembered(
+        self, data: bytes, call: Invocation, first: tuple[int, ...], addresses: Sequence[int]
+    ) -> _Image | None:
         """A program with what its bases belong to; None where a base does not lie in just one of the buffers."""
         owners: dict[int, int] = {}
         for index, buffer in enumerate(_buffers(call)):
@@ -106,15 +101,26 @@ class CallImages:
                 owners.setdefault(buffer, index)
         bases = []
         for offset, base in base_fields(data):
-            around = [b for b in owners if 0 <= base - self.addresses[b] < self.nbytes[b]]
+            around = [b for b in owners if 0 <= base - addresses[b] < self.nbytes[b]]
             if len(around) != 1:
                 return None
             bases.append((offset, base, owners[around[0]]))
         return _Image(data, tuple(bases), first)
 
 
+def _element(operand: PlacedOperand, index: Sequence[int], addresses: Sequence[int]) -> int:
+    """Address of an element of a dense operand; 0 where that is left out."""
+    if operand.buffer < 0:
+        return 0
+    address = addresses[operand.buffer] + operand.offset
+    for at, start, stride in zip(index, operand.region.start, operand.strides, strict=True):
+        address += (at - start) * stride
+    return address
+
+
 def _buffers(call: Invocation) -> list[int]:
-    return [operand.buffer for operand in (call.output, *call.inputs, *call.constants)]
+    tensors = (call.output, *call.inputs)
+    return [*(operand.buffer for operand in tensors), *(constant.buffer for constant in call.constants)]
 
 
 def _form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> Hashable:

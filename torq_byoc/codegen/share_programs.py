@@ -24,15 +24,18 @@ from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.occupancy import span
 from torq_byoc.codegen.prefetch import CELL_WORDS, OrderedProgram
 from torq_byoc.errors import InternalError
-from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 
 Images = Mapping[int, bytes]
 """Bytes of every XRAM program buffer."""
 
 
-def slice_programs(ordered: OrderedProgram, graph: OpGraph, config: NpuConfig) -> Images:
+def slice_programs(ordered: OrderedProgram, calls: CallImages) -> Images:
     """Encode all slice programs for the LRAM addresses of their operands.
+
+    Args:
+        ordered: torq_hl in its final order.
+        calls: of the same program; what it learns serves other orders as well.
 
     Raises:
         InternalError: a program is longer or shorter than it was before its operands had addresses.
@@ -41,15 +44,14 @@ def slice_programs(ordered: OrderedProgram, graph: OpGraph, config: NpuConfig) -
     sources = program_sources(program)
     table = [0] * len(program.buffers)
     for buffer, offset in ordered.offsets.items():
-        table[buffer] = config.lram_reserve + offset
-    calls = CallImages(program, graph, config, table)
+        table[buffer] = calls.config.lram_reserve + offset
     images: dict[int, bytearray] = {}
     for op in program.ops:
         if not isinstance(op, SliceRun):
             continue
         source = sources[op.program]
         image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
-        encoded = calls.image(op)
+        encoded = calls.image(op, table)
         if len(encoded) != op.program_bytes:
             raise InternalError(
                 "a slice program changed its size with its addresses",
