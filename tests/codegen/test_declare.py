@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.codegen.infra import residual_graph
 from torq_byoc.codegen.build import build
+from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.generate import generate
 from torq_byoc.codegen.hl import BufferKind
 from torq_byoc.codegen.lower import lower
@@ -60,7 +61,7 @@ def faulty_programs(seed: int) -> Iterator[tuple[Program, bool, bool]]:
         code = any(hl.buffers[index].kind is BufferKind.PROGRAM for index in (moved, target))
         faulty = dataclasses.replace(ordered, offsets={**ordered.offsets, moved: ordered.offsets[target]})
         try:
-            images = slice_programs(faulty, graph, CONFIG)
+            images = slice_programs(faulty, CallImages(hl, graph, CONFIG))
             program = lower(faulty.program, memory_map(faulty, CONFIG), images, graph, CONFIG)
         except TorqError:  # two operands in one place can shorten a program, which is noticed here
             continue

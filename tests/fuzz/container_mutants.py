@@ -197,7 +197,7 @@ def _sealed(program: Program) -> Program:
         for step in trace(program):
             for job in step.jobs:
                 if job.index < len(jobs):
-                    jobs[job.index] = replace(jobs[job.index], seal=job_seal(job.start, job.code))
+                    jobs[job.index] = structs.replace(jobs[job.index], seal=job_seal(job.start, job.code))
     except (TorqError, ValueError, IndexError):
         pass
     program = replace(program, jobs=tuple(jobs))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -95,7 +93,7 @@ def test_three_taps_of_a_row_share_a_load() -> None:
         plane=Plane(8, 8, 8, 8, pad_top=2, pad_left=3),
     )
     assert cycles(nest)[Agent.DEDR] == 5 * 3
-    strided = replace(nest, plane=dataclasses.replace(nest.plane, stride_x=2, phase_stride_x=64))
+    strided = replace(nest, plane=replace(nest.plane, stride_x=2, phase_stride_x=64))
     assert cycles(strided)[Agent.DEDR] == 5 * 7
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from msgspec import structs
 
 from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
@@ -40,9 +41,9 @@ class _Tables:
             reads, writes = self._transfer(job.start)
         else:
             access = SliceJobs(self.config).access(job.start, job.tasks, job.code)
-            reads = self._holding(access.lram_reads)
-            writes = (self._new(access.lram_writes),)
-        return dataclasses.replace(info, reads=reads, writes=writes, seal=job_seal(job.start, job.code))
+            reads = self._holding(access.lram_reads.exact)
+            writes = (self._new(access.lram_writes.exact),)
+        return structs.replace(info, reads=reads, writes=writes, seal=job_seal(job.start, job.code))
 
     def _transfer(self, start: StartDma) -> tuple[tuple[int, ...], tuple[int, ...]]:
         access = transfer_access(start, self.config, self.xram)
@@ -51,8 +52,8 @@ class _Tables:
         if self.xram.regions[region].kind == "nss":
             return (), ()
         if start.engine is Engine.DMA_IN:
-            return (region,), (self._new(access.lram_writes),)
-        return self._holding(access.lram_reads), (region,)
+            return (region,), (self._new(access.lram_writes.exact),)
+        return self._holding(access.lram_reads.exact), (region,)
 
     def _new(self, written: np.ndarray) -> int:
         low, high = int(written[0, 0]), int(written[-1, 1])

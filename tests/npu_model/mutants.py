@@ -187,9 +187,9 @@ def corrupt_plane(asm: Assembler, rng: np.random.Generator) -> bool:
         if part is None:
             return task
         value = getattr(task, part)
-        field = _pick(rng, [f.name for f in dataclasses.fields(value) if f.name != "pad_value"])
+        field = _pick(rng, [f.name for f in structs.fields(value) if f.name != "pad_value"])
         number = max(0, getattr(value, field) + int(rng.integers(-2, 3)))
-        return structs.replace(task, **{part: dataclasses.replace(value, **{field: number})})
+        return structs.replace(task, **{part: structs.replace(value, **{field: number})})
 
     return _change_task(asm, rng, change)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build

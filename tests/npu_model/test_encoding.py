@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -80,7 +79,7 @@ def test_every_act_field_and_enum_survives():
 
 
 def test_float_pad_value_survives():
-    plane = dataclasses.replace(CONV.plane, pad_value=-math.inf)
+    plane = structs.replace(CONV.plane, pad_value=-math.inf)
     task = structs.replace(CONV, plane=plane)
     assert decode_slice_program(encode_slice_task(task)) == (task,)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from msgspec import structs
@@ -196,7 +194,7 @@ def test_a_dropped_first_task_is_noticed() -> None:
 
 def test_descriptors_of_act_have_no_use_without_output() -> None:
     whole = fold(0, 4)
-    broken = structs.replace(whole, alu=dataclasses.replace(whole.alu, output=False))
+    broken = structs.replace(whole, alu=structs.replace(whole.alu, output=False))
     chained = Chained()
     chained.job(broken)
     assert any("descriptors missing or without use: ACPR, DEQW" in message for _, message in chained.problems())

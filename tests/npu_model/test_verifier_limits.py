@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec import structs
 
@@ -39,14 +37,14 @@ WINDOW = CONV.window
         ({"act": ActConfig(clip_min=float("nan"))}, "clip bounds"),
         ({"alu": None}, "no ALU"),
         ({"table": ((0, 0),) * 512}, "with a table"),
-        ({"plane": dataclasses.replace(PLANE, stride_x=3)}, "convolution stride 3"),
-        ({"plane": dataclasses.replace(PLANE, pad_left=2)}, "left padding 2"),
-        ({"plane": dataclasses.replace(PLANE, row_stride=15)}, "rows 15 bytes apart"),
-        ({"plane": dataclasses.replace(PLANE, height=0)}, "at least 1"),
-        ({"plane": dataclasses.replace(PLANE, phase_stride_x=1 << 23)}, "phase_stride_x"),
-        ({"window": dataclasses.replace(WINDOW, columns=15)}, "column 15 of 14"),
-        ({"window": dataclasses.replace(WINDOW, stride_y=4)}, "stride 4"),
-        ({"window": dataclasses.replace(WINDOW, frame_width=28)}, "frame width"),
+        ({"plane": structs.replace(PLANE, stride_x=3)}, "convolution stride 3"),
+        ({"plane": structs.replace(PLANE, pad_left=2)}, "left padding 2"),
+        ({"plane": structs.replace(PLANE, row_stride=15)}, "rows 15 bytes apart"),
+        ({"plane": structs.replace(PLANE, height=0)}, "at least 1"),
+        ({"plane": structs.replace(PLANE, phase_stride_x=1 << 23)}, "phase_stride_x"),
+        ({"window": structs.replace(WINDOW, columns=15)}, "column 15 of 14"),
+        ({"window": structs.replace(WINDOW, stride_y=4)}, "stride 4"),
+        ({"window": structs.replace(WINDOW, frame_width=28)}, "frame width"),
         ({"ndls": CONV.ndls[:-1]}, "DEQW"),
         ({"ndls": CONV.ndls + CONV.ndls[-1:]}, "two descriptors"),
         ({"loops": CONV.loops[::-1]}, "reduce loop outside"),

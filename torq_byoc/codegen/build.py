@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from torq_byoc.codegen.hl import (
@@ -68,8 +69,7 @@ class _NodeContext:
     copies: tuple[tuple[int, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True)
-class _Granules:
+class _Granules(msgspec.Struct, frozen=True, gc=False):
     """Granules [first, first + count) of a constant."""
 
     first: int
@@ -179,6 +179,7 @@ class _Builder:
                 tuple(operand[index] for operand in inputs),
                 tuple(constant[index] for constant in constants),
                 tile.portion,
+                tuple([_granules(constant, part).first for constant in context.constants]),
             )
             operands = self._operands(context, invocation, reads[index])
             copies = context.copies if tile.portion is None else ()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.npu_model.encoding import encoded_size
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import task_cycles
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, gc=False):
     """Consecutive tasks of a kernel call that make one slice program."""
 
     tasks: tuple[int, int]

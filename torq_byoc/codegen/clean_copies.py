@@ -17,7 +17,8 @@ place (``placement``) and is dropped without a store then, XRAM having the same 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.codegen.hl import Access, BufferKind, Load, RunProgram, Store, Transfer
 
@@ -25,8 +26,7 @@ Content = tuple[int, int, tuple[Transfer, ...]]
 """XRAM buffer, the tile buffer last stored to that part of it (-1: none), and the transfers that move the part."""
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True, gc=False):
     """What an LRAM buffer holds that XRAM holds as well, and the node that brought or made it."""
 
     content: Content

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torq_byoc.codegen.allocation import Request
 from torq_byoc.codegen.arrangements import arranged, order_cycles
 from torq_byoc.codegen.build import build
+from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.clean_copies import clean_copies
 from torq_byoc.codegen.hl import CallProgram, Load, RunProgram, SliceRun
 from torq_byoc.codegen.lower import lower
@@ -112,7 +113,8 @@ class _Generator:
         started = time.perf_counter()
         allowed = Early("prefetch" not in disabled, "double-buffering" not in disabled)
         copies = {} if "clean-copies" in disabled else clean_copies(program)
-        orders = [self._shared(ordered, disabled) for ordered in arranged(program, self.config, allowed, copies)]
+        calls = CallImages(program, self.graph, self.config)
+        orders = [self._shared(ordered, calls, disabled) for ordered in arranged(program, self.config, allowed, copies)]
         chosen = min(orders, key=lambda order: order_cycles(order.shared)) if len(orders) > 1 else orders[0]
         seconds = time.perf_counter() - started
         self.observe("order", chosen.ordered.program)
@@ -127,10 +129,10 @@ class _Generator:
             machine, simulate_timeline(machine), memory.lram_peak, memory.lram_requests, reported, layers
         )
 
-    def _shared(self, ordered: OrderedProgram, disabled: Collection[str]) -> _Order:
+    def _shared(self, ordered: OrderedProgram, calls: CallImages, disabled: Collection[str]) -> _Order:
         """An order with its slice programs encoded, each sent once."""
-        images = slice_programs(ordered, self.graph, self.config)
-        shared = ordered if "share-programs" in disabled else share_programs(ordered, images)
+        images = slice_programs(ordered, calls)
+        shared = ordered if "share-programs" in disabled else share_programs(ordered, images, self.config)
         return _Order(ordered, images, shared)
 
 

@@ -8,7 +8,7 @@ Ops and their parts are structs rather than dataclasses: a compilation makes hun
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -49,8 +49,7 @@ class Effect(Enum):
     __hash__ = object.__hash__
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A stretch of memory.  ``content`` is the image of a constant XRAM buffer (programs get theirs late)."""
 
     index: int
@@ -58,7 +57,7 @@ class Buffer:
     space: Space
     nbytes: int
     kind: BufferKind
-    content: np.ndarray | None = field(default=None, compare=False, repr=False)
+    content: np.ndarray | None = None
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):
@@ -75,8 +74,11 @@ class Access(msgspec.Struct, frozen=True, gc=False):
             return False
         if self.region is None or other.region is None or self.tensor != other.tensor:
             return True
-        pairs = zip(self.region.start, self.region.extent, other.region.start, other.region.extent, strict=True)
-        return all(a < b + m and b < a + n for a, n, b, m in pairs)
+        own, theirs = self.region, other.region
+        for a, n, b, m in zip(own.start, own.extent, theirs.start, theirs.extent, strict=True):
+            if a >= b + m or b >= a + n:
+                return False
+        return True
 
 
 class Transfer(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +140,8 @@ class PlacedConstant(msgspec.Struct, frozen=True, gc=False):
 
 class Invocation(msgspec.Struct, frozen=True, gc=False):
     """One kernel call: the part of the node's output that one slice computes, and its operands; with ``portion``
-    that part of the reduction, sums being carried from call to call."""
+    that part of the reduction, sums being carried from call to call.  ``granules`` are the first ones that it needs of
+    its constants."""
 
     node: str
     region: Region
@@ -146,6 +149,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     inputs: tuple[PlacedOperand, ...]
     constants: tuple[PlacedConstant, ...]
     portion: Portion | None = None
+    granules: tuple[int, ...] = ()
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
@@ -253,14 +257,17 @@ class HlProgram(Generic[OpT]):
 
     def traffic(self) -> dict[str, int]:
         """Transfers and bytes by direction, and jobs of the slices, as the pass ledger reports them."""
-        loads = [op for op in self.ops if isinstance(op, Load)]
-        stores = [op for op in self.ops if isinstance(op, Store)]
+        transfers: dict[type, list[int]] = {Load: [], Store: []}
+        for op in self.ops:
+            if isinstance(op, Load | Store):
+                transfers[type(op)].append(op.transfer.nbytes)
+        inward, outward = transfers[Load], transfers[Store]
         return {
-            "in_transfers": len(loads),
-            "in_bytes": sum(op.transfer.nbytes for op in loads),
-            "out_transfers": len(stores),
-            "out_bytes": sum(op.transfer.nbytes for op in stores),
-            "slice_jobs": len(self.ops) - len(loads) - len(stores),
+            "in_transfers": len(inward),
+            "in_bytes": sum(inward),
+            "out_transfers": len(outward),
+            "out_bytes": sum(outward),
+            "slice_jobs": len(self.ops) - len(inward) - len(outward),
         }
 
 

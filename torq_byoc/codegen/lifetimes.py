@@ -8,21 +8,20 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.codegen.hl import Access, Load, RunProgram, SliceRun, Space, Store
 
 
-@dataclass(frozen=True)
-class Lifetime:
+class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """Slots in which a buffer is occupied, both ends included."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True, gc=False):
     """All loads that fill one LRAM buffer: ``tile`` of a node whose first step is ``node_start``.
 
     Uses are steps, ``cycles`` those of the transfers together.

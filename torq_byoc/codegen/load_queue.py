@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from torq_byoc.codegen.hl import RunProgram, SliceRun, Store
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """A load that looks for its place in the queue.
 
     Attributes:

@@ -15,8 +15,8 @@ each a step of its own.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from torq_byoc.codegen.chunks import Chunk, program_chunks
@@ -100,8 +100,7 @@ def with_programs(program: CallProgram, graph: OpGraph, config: NpuConfig) -> Ru
     return _Cutter(program, graph, config).run()
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True, gc=False):
     """One program of a call."""
 
     call: SliceCall

@@ -16,43 +16,42 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 
+from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.declare import program_sources
-from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun
+from torq_byoc.codegen.hl import Load, Op, SliceRun
 from torq_byoc.codegen.lifetimes import Lifetime
-from torq_byoc.codegen.prefetch import OrderedProgram
-from torq_byoc.codegen.programs import invocation_tasks
+from torq_byoc.codegen.occupancy import span
+from torq_byoc.codegen.prefetch import CELL_WORDS, OrderedProgram
 from torq_byoc.errors import InternalError
-from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import encode_slice_program
 
 Images = Mapping[int, bytes]
 """Bytes of every XRAM program buffer."""
 
 
-def slice_programs(ordered: OrderedProgram, graph: OpGraph, config: NpuConfig) -> Images:
+def slice_programs(ordered: OrderedProgram, calls: CallImages) -> Images:
     """Encode all slice programs for the LRAM addresses of their operands.
+
+    Args:
+        ordered: torq_hl in its final order.
+        calls: of the same program; what it learns serves other orders as well.
 
     Raises:
         InternalError: a program is longer or shorter than it was before its operands had addresses.
     """
     program = ordered.program
     sources = program_sources(program)
-    nodes = {node.name: node for node in graph.nodes}
     table = [0] * len(program.buffers)
     for buffer, offset in ordered.offsets.items():
-        table[buffer] = config.lram_reserve + offset
+        table[buffer] = calls.config.lram_reserve + offset
     images: dict[int, bytearray] = {}
     for op in program.ops:
         if not isinstance(op, SliceRun):
             continue
         source = sources[op.program]
         image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
-        tasks = invocation_tasks(graph, nodes[op.node], config, op.invocation, table)
-        first, last = op.tasks
-        encoded = encode_slice_program(tasks[first:last])
+        encoded = calls.image(op, table)
         if len(encoded) != op.program_bytes:
             raise InternalError(
                 "a slice program changed its size with its addresses",
@@ -64,11 +63,11 @@ def slice_programs(ordered: OrderedProgram, graph: OpGraph, config: NpuConfig) -
     return {source: bytes(image) for source, image in images.items()}
 
 
-def share_programs(ordered: OrderedProgram, images: Images) -> OrderedProgram:
+def share_programs(ordered: OrderedProgram, images: Images, config: NpuConfig) -> OrderedProgram:
     """Leave out the loads of programs that LRAM holds already; the programs that stay live longer for it."""
     program = ordered.program
     sources = program_sources(program)
-    places = _Places(ordered, program)
+    places = _Places(ordered, config.lram_word * CELL_WORDS)
     holders: dict[bytes, int] = {}
     renamed: dict[int, int] = {}
     for op in program.ops:
@@ -86,7 +85,8 @@ def share_programs(ordered: OrderedProgram, images: Images) -> OrderedProgram:
         return ordered
     ops = [_renamed(op, renamed) for op in program.ops if not (isinstance(op, Load) and op.target.buffer in renamed)]
     offsets = {buffer: offset for buffer, offset in ordered.offsets.items() if buffer not in renamed}
-    return replace(ordered, program=program.with_ops(ops), lifetimes=places.lifetimes(renamed), offsets=offsets)
+    lifetimes = {buffer: places.life[buffer] for buffer in sorted(places.life)}
+    return replace(ordered, program=program.with_ops(ops), lifetimes=lifetimes, offsets=offsets)
 
 
 def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
@@ -94,29 +94,34 @@ def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
 
 
 class _Places:
-    """Where every LRAM buffer lies and when."""
+    """Which cells of LRAM every buffer takes, slot by slot."""
 
-    def __init__(self, ordered: OrderedProgram, program: RunProgram) -> None:
-        self.buffers = sorted(ordered.offsets)
-        self.row = {buffer: row for row, buffer in enumerate(self.buffers)}
-        self.low = np.array([ordered.offsets[buffer] for buffer in self.buffers], np.int64)
-        self.high = self.low + np.array([program.buffers[buffer].nbytes for buffer in self.buffers], np.int64)
-        self.start = np.array([ordered.lifetimes[buffer].start for buffer in self.buffers], np.int64)
-        self.end = np.array([ordered.lifetimes[buffer].end for buffer in self.buffers], np.int64)
+    def __init__(self, ordered: OrderedProgram, cell: int) -> None:
+        buffers = ordered.program.buffers
+        self.life = dict(ordered.lifetimes)
+        self.cells = {
+            buffer: span(offset // cell, max(1, -(-buffers[buffer].nbytes // cell)))
+            for buffer, offset in ordered.offsets.items()
+        }
+        self.taken = [0] * (1 + max((life.end for life in self.life.values()), default=-1))
+        for buffer, life in self.life.items():
+            self._flip(buffer, life)
 
     def extend(self, buffer: int, until: int, instead: int) -> bool:
         """Let a buffer live on until a slot and another one not at all, if its place is free for so long."""
-        row, other = self.row[buffer], self.row[instead]
-        in_the_way = (self.low < self.high[row]) & (self.high > self.low[row])
-        in_the_way &= (self.start <= until) & (self.end > self.end[row])
-        in_the_way[[row, other]] = False
-        if in_the_way.any():
-            return False
-        self.end[row] = max(self.end[row], until)
-        self.start[other], self.end[other] = 1, 0
+        life, other, wanted = self.life[buffer], self.life[instead], self.cells[buffer]
+        shared = wanted & self.cells[instead]
+        longer = Lifetime(life.end + 1, until)
+        for slot in range(longer.start, longer.end + 1):
+            held = self.taken[slot] & wanted
+            if held and held != (shared if other.start <= slot <= other.end else 0):
+                return False
+        self._flip(instead, self.life.pop(instead))
+        self._flip(buffer, longer)
+        self.life[buffer] = Lifetime(life.start, max(life.end, until))
         return True
 
-    def lifetimes(self, without: Mapping[int, int]) -> dict[int, Lifetime]:
-        """Of all buffers but some."""
-        rows = [(buffer, self.row[buffer]) for buffer in self.buffers if buffer not in without]
-        return {buffer: Lifetime(int(self.start[row]), int(self.end[row])) for buffer, row in rows}
+    def _flip(self, buffer: int, life: Lifetime) -> None:
+        """Take free cells in some slots, or free the taken ones."""
+        for slot in range(life.start, life.end + 1):
+            self.taken[slot] ^= self.cells[buffer]

@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.kernels.windows import Axis
 
 
-@dataclass(frozen=True)
-class ColumnFit:
+class ColumnFit(msgspec.Struct, frozen=True, gc=False):
     """How the columns of one tile are walked.
 
     Attributes:
@@ -34,8 +34,7 @@ class ColumnFit:
     first: int
 
 
-@dataclass(frozen=True)
-class TileColumns:
+class TileColumns(msgspec.Struct, frozen=True, gc=False):
     """The columns of one tile: ``begin`` and ``width`` of the input that is there, ``pitch`` elements between
     rows of a phase plane, and the output range [start, start + extent)."""
 

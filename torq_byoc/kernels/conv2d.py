@@ -7,8 +7,8 @@ those with attribute ``lanes`` "filters" the nests of ``conv_filter_lanes.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from torq_byoc.kernels.columns import columns_divide
@@ -188,8 +188,7 @@ def _asks_for_filter_lanes(node: Node) -> bool:
     return node.attrs.get("lanes") == LANES
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True, gc=False):
     """Output channels that one nest can cover: ``groups`` groups from ``group``, of each of them ``blocks``
     blocks of ``members`` channels from ``channel`` (counted inside the group)."""
 

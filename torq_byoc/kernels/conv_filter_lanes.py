@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from torq_byoc.kernels.conv_block import BLOCK
@@ -211,8 +212,7 @@ class FilterLanes:
         return region.start[0], 0, row, column * self.columns.stride - self.columns.pad
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True, gc=False):
     """What one nest covers: ``vectors`` vectors of ``lanes`` filters from ``channel``, and along the columns of a
     box ``groups`` groups of ``members`` pixels from the box's ``pixel``-th."""
 

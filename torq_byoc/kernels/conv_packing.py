@@ -8,8 +8,7 @@ so that a range of output channels is a range of bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from torq_byoc.kernels.graph import Rescale
@@ -27,8 +26,7 @@ def kernel_extents(geometry: WindowGeometry) -> tuple[int, int, int, int]:
     )
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(msgspec.Struct, frozen=True, gc=False):
     """How output channels are packed: ``groups`` groups in blocks of ``block`` channels.
 
     What a group leaves beside whole blocks is packed as one narrower block; where there is one group only, that one

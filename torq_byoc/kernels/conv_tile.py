@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.columns import ColumnFit, columns_divide, whole_fit
@@ -22,8 +24,7 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig, Role, Tag
 
 
-@dataclass(frozen=True)
-class ConvShape:
+class ConvShape(msgspec.Struct, frozen=True, gc=False):
     """Facts of a convolution node that do not depend on the tile.
 
     ``block`` output channels are computed together.  ``interleaved``: neighbouring output channels belong to
@@ -173,8 +174,7 @@ def carried_box(shape: ConvShape, config: NpuConfig) -> tuple[int, ...] | None:
     return 1, channels, 1, lanes - lead
 
 
-@dataclass(frozen=True)
-class PackedBlock:
+class PackedBlock(msgspec.Struct, frozen=True, gc=False):
     """Distances in the packed weights of a block of output channels, ``width`` of which lie side by side."""
 
     shape: ConvShape
@@ -206,8 +206,7 @@ class PackedBlock:
         return {"member": member, "phase_y": phases_x * phase_x, "phase_x": phase_x, "i": row, "j": column}
 
 
-@dataclass(frozen=True)
-class ConvTile:
+class ConvTile(msgspec.Struct, frozen=True, gc=False):
     """One tile of a convolution: its region, where everything lies, and how the plane is walked."""
 
     shape: ConvShape

@@ -16,6 +16,7 @@ class ElementwiseKernel(Kernel):
     """All inputs are tensors that broadcast to the output; the output may be cut anywhere."""
 
     translates = True
+    moves = True
 
     def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """Every input, constants too."""

@@ -40,8 +40,7 @@ class Region(msgspec.Struct, frozen=True, gc=False):
         return math.prod(self.extent)
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, gc=False):
     """How a kernel wants an operand's tile in LRAM: dense row-major, or split into stride phases.
 
     With ``phases`` (py, px) other than (1, 1) the last two axes are split: the tile is stored as
@@ -125,12 +124,16 @@ class Kernel(ABC):
         writes_phases: tasks can write an output tile that lies in the stride phases of its reader.
         translates: tasks of equally large regions of a node, whose dense operands are laid out alike, take equally many
             bytes and cycles wherever the regions lie: no border of the tensors has tasks of its own.
+        moves: tasks of equally large regions of a node, whose dense operands are laid out alike, differ in the base
+            addresses of their descriptors alone, each as far from the first element that the region needs of its
+            operand; where the kernel does not ``translate``, as long as the tensors keep their distances.
     """
 
     op: str
     reads_whole_rows: bool = False
     writes_phases: bool = False
     translates: bool = False
+    moves: bool = False
 
     @abstractmethod
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:

@@ -28,6 +28,7 @@ class Matmul(CarryingKernel):
 
     op = "matmul"
     translates = True
+    moves = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``; exact for integers."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -72,8 +73,7 @@ def operand_region(shape: Sequence[int], position: int, output: Region, portion:
     return Region((*start, *k.start, output.start[-1]), (*extent, *k.extent, output.extent[-1]))
 
 
-@dataclass(frozen=True)
-class _Matrix:
+class _Matrix(msgspec.Struct, frozen=True, gc=False):
     """An operand in LRAM as the nest walks it: address of the region's first element, bytes a step of every
     leading output dim, of a row and of a column."""
 
@@ -93,8 +93,7 @@ class _Matrix:
         return cls(placement.offset_of(region.start), placement.dtype, leading, *placement.strides[-2:])
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(msgspec.Struct, frozen=True, gc=False):
     """One tile of a matrix product.
 
     Attributes:

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from torq_byoc.kernels.copies import copy_task
@@ -112,8 +113,7 @@ def fold_boxes(fold: PairFold, boxes: Sequence[ResultBox], config: NpuConfig) ->
     return [task for box in boxes for task in pair_tasks(fold, box, config)]
 
 
-@dataclass(frozen=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True, gc=False):
     """The output, the views that are folded, and the operand to copy into the output's place before."""
 
     out: View

@@ -7,7 +7,8 @@ runs across row ends; the output window drops the columns that are no outputs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.errors import InternalError
 from torq_byoc.kernels.columns import ColumnFit, TileColumns, fit_columns
@@ -16,8 +17,7 @@ from torq_byoc.kernels.windows import Axis
 from torq_byoc.npu_model.isa import OutputWindow, Plane
 
 
-@dataclass(frozen=True)
-class PlaneWalk:
+class PlaneWalk(msgspec.Struct, frozen=True, gc=False):
     """The spatial part of a planar nest.
 
     Attributes:
@@ -36,8 +36,7 @@ class PlaneWalk:
     fold: tuple[int, int]
 
 
-@dataclass(frozen=True)
-class WindowGeometry:
+class WindowGeometry(msgspec.Struct, frozen=True, gc=False):
     """A window operator's axes, and how many zero taps its packed kernel has on either side of a row."""
 
     rows: Axis
@@ -133,8 +132,7 @@ class WindowGeometry:
         return fit
 
 
-@dataclass(frozen=True)
-class _RowFit:
+class _RowFit(msgspec.Struct, frozen=True, gc=False):
     """Rows of a tile: how many there are, how many leading ones are left out, ``Plane.pad_top``."""
 
     height: int

@@ -34,6 +34,7 @@ class Reduce(CarryingKernel):
 
     op = "reduce"
     translates = True
+    moves = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """The fold in the machine's accumulator, then the rescale."""

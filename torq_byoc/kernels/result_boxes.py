@@ -8,8 +8,8 @@ That needs operands whose planes are contiguous; where one is not, every stride 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from torq_byoc.kernels.kernel import Placement, Region
@@ -21,8 +21,7 @@ _SPLIT_BYTES = 2
 """Largest element that the writer's even-odd split takes (hardware doc 1.6)."""
 
 
-@dataclass(frozen=True)
-class ResultBox:
+class ResultBox(msgspec.Struct, frozen=True, gc=False):
     """Views over one box: the result, the operands, and the B and W operands where there are any."""
 
     extent: tuple[int, ...]

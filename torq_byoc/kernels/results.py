@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
 from torq_byoc.kernels.rescaling import act_config, is_identity

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from torq_byoc.kernels.bias_operand import bias_constants, bias_view
 from torq_byoc.kernels.elementwise import ElementwiseKernel, input_types

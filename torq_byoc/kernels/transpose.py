@@ -21,6 +21,7 @@ class Transpose(MovementKernel):
 
     op = "transpose"
     translates = True
+    moves = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """numpy's transposition."""

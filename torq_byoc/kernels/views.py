@@ -8,7 +8,6 @@ one loop; the lanes go over the loop that costs the fewest cycles, the others be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -117,8 +116,7 @@ def collapse(extent: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, .
     return tuple(extents), collapsed
 
 
-@dataclass(frozen=True)
-class Walk:
+class Walk(msgspec.Struct, frozen=True, gc=False):
     """One way to walk a collapsed box: parallel loops, the lane loop innermost."""
 
     loops: tuple[LoopSpec, ...]

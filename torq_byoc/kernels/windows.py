@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.npu_model.config import NdlLimits
@@ -21,8 +22,7 @@ MAX_PLANE_STRIDE = max(NdlLimits().conv_strides)
 """Largest stride of the plane walk; larger ones are folded into phases."""
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(msgspec.Struct, frozen=True, gc=False):
     """One spatial axis of a window operator, in elements.
 
     Attributes:

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Integral
 
-from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS, decode_ndls, encode_ndls, ndls_bytes
+from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS, decode_ndls, encode_ndls, ndl_bases, ndls_bytes
 from torq_byoc.npu_model.encoding_nss import decode_nss, encode_nss, nss_bytes
 from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, malformed, pack
 from torq_byoc.npu_model.isa import (
@@ -48,6 +48,7 @@ from torq_byoc.npu_model.isa import (
 
 __all__ = [
     "MEMORY_AGENTS",
+    "base_fields",
     "decode_nss",
     "decode_slice_program",
     "encode_nss",
@@ -123,6 +124,19 @@ def encoded_size(task: SliceTask) -> int:
     size += _FILL.size if task.fill_value is not None else 0
     size += _TABLE.size if task.table is not None else 0
     return size + ndls_bytes(task.ndls)
+
+
+def base_fields(data: bytes) -> list[tuple[int, int]]:
+    """Byte offset and value of every base address in an encoded slice program."""
+    fields, offset = [], 0
+    while offset < len(data):
+        size, _, flags, _, _, loops, ndls = _HEADER.unpack_from(data, offset)
+        parts = ((_ALU, _HAS_ALU), (_PLANE, _HAS_PLANE), (_WINDOW, _HAS_WINDOW), (_FILL, _HAS_FILL))
+        first = offset + _HEADER.size + _ACT.size + _LOOP.size * loops
+        first += sum(layout.size for layout, flag in parts if flags & flag)
+        fields += ndl_bases(data, first, ndls)
+        offset += size
+    return fields
 
 
 @lru_cache(maxsize=8192)

@@ -101,6 +101,20 @@ def ndls_bytes(ndls: Sequence[Ndl]) -> int:
     return size
 
 
+def ndl_bases(data: bytes, offset: int, count: int) -> list[tuple[int, int]]:
+    """Byte offset and value of the base addresses of ``count`` encoded descriptors from an offset on."""
+    found = []
+    for _ in range(count):
+        code, dims = _NDL.unpack_from(data, offset)
+        offset += _NDL.size
+        if code & 15 in MEMORY_AGENTS:
+            found.append((offset, _BASE.unpack_from(data, offset)[0]))
+            offset += _BASE.size + _MEMORY_DIM.size * dims
+        elif not dims & _SHARED:
+            offset += _REGISTER_DIM.size * dims
+    return found
+
+
 def decode_ndls(reader: Reader, count: int, loops: int) -> tuple[Ndl, ...]:
     """The next ``count`` descriptors of a task with ``loops`` loops.
 

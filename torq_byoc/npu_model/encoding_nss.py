@@ -23,12 +23,14 @@ _BLOCK = struct.Struct("<BBH")
 _TASK = struct.Struct("<BB")
 _START = struct.Struct("<BB")
 _DMA = struct.Struct("<III")
+_DMA_START, _SLICE_START = struct.Struct("<BBIII"), struct.Struct("<BBII")
 _DIM = struct.Struct("<Ii")
 _SLICE = struct.Struct("<II")
 _WAIT = struct.Struct("<B")
 
 _ENGINES = (Engine.DMA_IN, Engine.DMA_OUT, Engine.SLICE, Engine.CSS)
 _CODE = {engine: code for code, engine in enumerate(_ENGINES)}
+_SLICE_CODE = _CODE[Engine.SLICE]
 _WAITS = tuple(WaitFor(_ENGINES[code & 15], code >> 4) if code & 15 < len(_ENGINES) else None for code in range(256))
 """What every wait code says; None where it says nothing."""
 
@@ -42,7 +44,7 @@ def encode_nss(tasks: Sequence[NssTask]) -> bytes:
     parts = [pack(_BLOCK, "sequencer block", _MARK, 0, len(tasks))]
     for task in tasks:
         parts.append(pack(_TASK, "sequencer task", len(task.starts), len(task.waits)))
-        parts += [_encode_start(start) for start in task.starts]
+        parts += [encode_start(start) for start in task.starts]
         parts += [_encode_wait(wait) for wait in task.waits]
     return b"".join(parts)
 
@@ -85,16 +87,20 @@ def decode_nss(data: bytes) -> tuple[NssTask, ...]:
     return tuple(tasks)
 
 
-def _encode_start(start: Start) -> bytes:
+def encode_start(start: Start) -> bytes:
+    """The bytes of one start inside its block.
+
+    Raises:
+        InternalError: a value does not fit its field.
+    """
     if isinstance(start, StartSlice):
-        head = pack(_START, "slice start", _CODE[Engine.SLICE], start.slice_index)
-        return head + pack(_SLICE, "slice start", start.address, start.size)
+        return pack(_SLICE_START, "slice start", _SLICE_CODE, start.slice_index, start.address, start.size)
     if start.engine not in (Engine.DMA_IN, Engine.DMA_OUT):
         raise does_not_fit("transfer start", start.engine, "of a DMA engine")
     descriptor = start.descriptor
-    head = pack(_START, "transfer start", _CODE[start.engine], len(descriptor.dims))
-    body = pack(_DMA, "transfer start", descriptor.lram, descriptor.xram, descriptor.run)
-    return head + body + b"".join(pack(_DIM, "transfer dim", *dim) for dim in descriptor.dims)
+    code, dims, run = _CODE[start.engine], descriptor.dims, descriptor.run
+    head = pack(_DMA_START, "transfer start", code, len(dims), descriptor.lram, descriptor.xram, run)
+    return head + b"".join([pack(_DIM, "transfer dim", *dim) for dim in dims])
 
 
 def _encode_wait(wait: WaitFor) -> bytes:
@@ -103,7 +109,7 @@ def _encode_wait(wait: WaitFor) -> bytes:
 
 def _decode_start(reader: Reader) -> Start:
     code, number = reader.take(_START)
-    if code == _CODE[Engine.SLICE]:
+    if code == _SLICE_CODE:
         address, size = reader.take(_SLICE)
         return StartSlice(number, address, size)
     if code > _CODE[Engine.DMA_OUT]:

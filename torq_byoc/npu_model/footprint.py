@@ -6,9 +6,9 @@ padding is not read, frame positions outside the output window are not written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -19,20 +19,20 @@ from torq_byoc.npu_model.isa import Agent, DmaDescriptor, Ndl, OutputWindow, Pla
 _POSITION_LIMIT = 1 << 22
 
 
-@dataclass(frozen=True, eq=False)
-class TaskFootprint:
+class TaskFootprint(msgspec.Struct, frozen=True, eq=False, dict=True):
     """LRAM bytes of one slice task.
 
     Attributes:
         operands: the bytes each reading agent reads (DEDR, DEWR, DEBR).
         writes: the bytes DEQW writes.
-        written_bytes: bytes written counted as often as they are written; more than the size of ``writes``
-            when a byte is written twice.
+        written_bytes: bytes written counted as often as they are written.
+        distinct_bytes: bytes of ``writes``; fewer than that when a byte is written twice.
     """
 
     operands: dict[Agent, np.ndarray]
     writes: np.ndarray
     written_bytes: int
+    distinct_bytes: int
 
     @cached_property
     def reads(self) -> np.ndarray:
@@ -43,7 +43,8 @@ class TaskFootprint:
         """That of a task, given that of the same task ``without_bases``."""
         bases = {ndl.agent: ndl.base for ndl in task.ndls}
         operands = {agent: read + bases[agent] for agent, read in self.operands.items()}
-        return TaskFootprint(operands, self.writes + bases.get(Agent.DEQW, 0), self.written_bytes)
+        writes = self.writes + bases.get(Agent.DEQW, 0)
+        return TaskFootprint(operands, writes, self.written_bytes, self.distinct_bytes)
 
 
 def without_bases(task: SliceTask) -> SliceTask:
@@ -65,8 +66,9 @@ def task_footprint(task: SliceTask) -> TaskFootprint:
                 operands[agent] = operand_reads(task, ndl)
     result = task.ndl(Agent.DEQW)
     if result is None:
-        return TaskFootprint(operands, intervals.EMPTY, 0)
-    return TaskFootprint(operands, _writes(task, result), _elements_written(task) * result.dtype.size)
+        return TaskFootprint(operands, intervals.EMPTY, 0, 0)
+    writes = _writes(task, result)
+    return TaskFootprint(operands, writes, _elements_written(task) * result.dtype.size, intervals.size(writes))
 
 
 def element_bytes(ndl: Ndl) -> int:
@@ -117,10 +119,13 @@ def transfer_xram(descriptor: DmaDescriptor) -> np.ndarray:
     Raises:
         ValueError: the transfer spans more bytes than an operand can have.
     """
-    if not descriptor.nbytes:
-        return intervals.EMPTY
-    run = intervals.interval(descriptor.xram, descriptor.xram + descriptor.run)
-    return intervals.spread(run, descriptor.dims)
+    return _walked(descriptor.run, descriptor.dims) + descriptor.xram if descriptor.nbytes else intervals.EMPTY
+
+
+@lru_cache(maxsize=64)
+def _walked(run: int, dims: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """Bytes of a transfer from XRAM byte 0: those of the tiles of a tensor are alike."""
+    return intervals.spread(intervals.interval(0, run), dims)
 
 
 def transfer_xram_bounds(descriptor: DmaDescriptor) -> tuple[int, int]:

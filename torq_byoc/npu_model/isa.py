@@ -22,7 +22,6 @@ Lanes and group members at or beyond the loop's extent neither read nor write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 import msgspec
@@ -194,8 +193,7 @@ class Rounding(_Code):
     DBL = 3  # TOSA double rounding
 
 
-@dataclass(frozen=True)
-class Plane:
+class Plane(msgspec.Struct, frozen=True, gc=False):
     """Padding and stride logic of DEDR when the lanes walk a plane of pixels (REF's registers).
 
     The lane loop is the flat position f in a frame of ``frame_width`` columns: (y, x) = divmod(f,
@@ -229,8 +227,7 @@ class Plane:
     pad_value: int = 0
 
 
-@dataclass(frozen=True)
-class OutputWindow:
+class OutputWindow(msgspec.Struct, frozen=True, gc=False):
     """DEQW's plane walk (S dims X, Y): which frame positions are written, and where.
 
     Lane f of the frame, (y, x) = divmod(f, frame_width), is written when ``first_column <= x <
@@ -255,8 +252,7 @@ class OutputWindow:
     phase_stride_x: int = 0
 
 
-@dataclass(frozen=True)
-class AluConfig:
+class AluConfig(msgspec.Struct, frozen=True, gc=False):
     """The two stages of the ALU, and what becomes of the accumulators (hardware doc 3.1).
 
     A reduction may be divided between tasks of one slice that follow one another: all but the first continue
@@ -270,8 +266,7 @@ class AluConfig:
     output: bool = True
 
 
-@dataclass(frozen=True)
-class ActConfig:
+class ActConfig(msgspec.Struct, frozen=True, gc=False):
     """The ACT pipeline of hardware doc 3.2; clip bounds are numbers of the output type.
 
     ``sum_bits`` is the width of the combined sum (32, or 48 for products with an int16 operand).

@@ -68,8 +68,7 @@ class DeclaredBuffer(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     nbytes: int
 
 
-@dataclass(frozen=True)
-class JobInfo:
+class JobInfo(msgspec.Struct, frozen=True, gc=False):
     """What the compiler meant one start to be; the verifier holds the start to it.
 
     Attributes:

@@ -12,16 +12,20 @@ import hashlib
 
 import msgspec
 
-from torq_byoc.npu_model.encoding_nss import encode_nss
-from torq_byoc.npu_model.isa import NssTask, Start
+from torq_byoc.npu_model.encoding_nss import encode_nss, encode_start
+from torq_byoc.npu_model.isa import NssTask, Start, StartSlice
 from torq_byoc.npu_model.program import Program
 
 SEAL_DIGITS = 16
 
+_ANY_START = StartSlice(0, 0, 0)
+_ALONE = encode_nss((NssTask((_ANY_START,)),)).removesuffix(encode_start(_ANY_START))
+"""What stands in front of the start in a block that does nothing else."""
+
 
 def job_seal(start: Start, code: bytes = b"") -> str:
     """The seal of one start: its engine, slice and descriptor, and the bytes of the slice program it runs."""
-    return _digest(encode_nss((NssTask((start,)),)) + code)
+    return _digest(_ALONE + encode_start(start) + code)
 
 
 def program_seal(program: Program) -> str:

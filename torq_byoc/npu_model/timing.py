@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+import msgspec
+
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import Agent, Engine, SliceTask, StartDma, WaitFor
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.trace import Job, trace
 
 _SLICE_START_CYCLES = 1
+_FREE = frozenset({Agent.REF, Agent.CEPW})
+"""Agents whose walks cost nothing."""
 
 
 class Profile(Enum):
@@ -37,8 +41,8 @@ def task_cycles(task: SliceTask) -> int:
     max(D, W, B, Q, CEPR) with D = max(DEDR, CEDW, CEDR), W = max(DEWR, CEWW, CEWR),
     B = max(DEBR, ACBW, ACBR) and Q = max(DEQW, ACPR), so the maximum over all agents but REF and CEPW.
     """
-    costs = [ndl.cycles() for ndl in task.ndls if ndl.agent not in (Agent.REF, Agent.CEPW)]
-    return max(costs, default=0)
+    walks = {id(ndl.dims): ndl for ndl in task.ndls if ndl.agent not in _FREE}  # most registers share their dims
+    return max([ndl.cycles() for ndl in walks.values()], default=0)
 
 
 def program_cycles(tasks: tuple[SliceTask, ...]) -> int:
@@ -51,8 +55,7 @@ def dma_cycles(nbytes: int, config: NpuConfig) -> int:
     return math.ceil(nbytes / config.dma_bytes_per_cycle)
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One job on the timeline: cycles [start, end) of its engine."""
 
     job: int

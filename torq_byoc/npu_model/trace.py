@@ -7,8 +7,8 @@ follows those transfers alone knows the bytes of every program at the moment it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from torq_byoc.errors import ProgramFormatError
@@ -18,8 +18,7 @@ from torq_byoc.npu_model.program import NssBlock, Program
 from torq_byoc.npu_model.xram import XramMap
 
 
-@dataclass(frozen=True, eq=False)
-class Job:
+class Job(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One start: its number in program order, and for a slice the encoded and decoded slice program."""
 
     index: int
@@ -43,8 +42,7 @@ class Job:
         return self.start.descriptor.nbytes if isinstance(self.start, StartDma) else 0
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One sequencer task: jobs started at one moment, then waits.  ``last`` ends its block."""
 
     block: int

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
 from torq_byoc.npu_model.isa import Engine, StartDma
 from torq_byoc.npu_model.program import JobInfo, Program
+from torq_byoc.npu_model.touched import Span, Touched
 from torq_byoc.npu_model.trace import Job
 from torq_byoc.npu_model.verifier_jobs import JobAccess
 from torq_byoc.npu_model.verifier_memory import Memory
@@ -24,22 +24,47 @@ _LRAM, _XRAM = 0, 1
 _AWAITED, _LIVE, _OVER = 0, 1, 2
 
 
+class _Live:
+    """The live buffers of one memory: few in LRAM, where each byte has one tenant at most."""
+
+    def __init__(self) -> None:
+        self._low, self._high, self._number = (np.zeros(64, np.int64) for _ in range(3))
+        self._free = list(range(64))
+
+    def take_over(self, low: int, high: int) -> list[int]:
+        """End the buffers that share one of the bytes low..high-1; returns their numbers."""
+        places = ((self._low < high) & (self._high > low)).nonzero()[0]
+        self._low[places] = self._high[places] = 0
+        self._free += places.tolist()
+        return self._number[places].tolist()
+
+    def add(self, number: int, low: int, high: int) -> None:
+        """Begin a buffer."""
+        if not self._free:
+            size = self._low.size
+            self._low, self._high, self._number = (
+                np.concatenate([old, np.zeros(size, np.int64)]) for old in (self._low, self._high, self._number)
+            )
+            self._free = list(range(size, 2 * size))
+        place = self._free.pop()
+        self._low[place], self._high[place], self._number[place] = low, high, number
+
+
 class Tenancies:
     """The declared buffers of a program, and which of them are live."""
 
     def __init__(self, program: Program) -> None:
         table = program.buffers
-        self._space = np.array([_LRAM if buffer.space == "lram" else _XRAM for buffer in table], np.int8)
-        self._low = np.array([buffer.address for buffer in table], np.int64)
-        self._high = self._low + np.array([buffer.nbytes for buffer in table], np.int64)
+        self._space = [_LRAM if buffer.space == "lram" else _XRAM for buffer in table]
+        self._extent = [(buffer.address, buffer.address + buffer.nbytes) for buffer in table]
         written = {number for job in program.jobs for number in job.writes}
-        self._state = np.array(
-            [_LIVE if space and number not in written else _AWAITED for number, space in enumerate(self._space)],
-            np.int8,
-        )
-        started = self._state == _LIVE
-        self._live = [np.flatnonzero(started & (self._space == space)) for space in (_LRAM, _XRAM)]
-        """Numbers of the live buffers of each memory: few in LRAM, where each byte has one tenant at most."""
+        self._state = [
+            _LIVE if space and number not in written else _AWAITED for number, space in enumerate(self._space)
+        ]
+        self._live = (_Live(), _Live())
+        for number, state in enumerate(self._state):
+            if state == _LIVE:
+                self._live[self._space[number]].add(number, *self._extent[number])
 
     def problems(self, job: Job, info: JobInfo, access: JobAccess) -> Iterator[str]:
         """What the job touches that is not declared for it, or is not there any more."""
@@ -60,37 +85,30 @@ class Tenancies:
         for number in info.writes:
             if self._state[number] != _AWAITED:
                 continue
-            low, high, space = self._low[number], self._high[number], self._space[number]
-            live = self._live[space]
-            over = (self._low[live] < high) & (self._high[live] > low)
-            self._state[live[over]] = _OVER
+            (low, high), space = self._extent[number], self._space[number]
+            for other in self._live[space].take_over(low, high):
+                self._state[other] = _OVER
+            self._live[space].add(number, low, high)
             self._state[number] = _LIVE
-            self._live[space] = np.append(live[~over], number)
-            memory.forget(int(low), int(high), lram=space == _LRAM)
+            memory.forget(low, high, lram=space == _LRAM)
 
-    def _stray(self, touched: np.ndarray, numbers: tuple[int, ...], space: int) -> tuple[int, int] | None:
+    def _stray(self, touched: Touched, numbers: tuple[int, ...], space: int) -> Span | None:
         """The first interval that is touched outside some buffers of a memory, or None."""
-        if not len(touched):
-            return None
-        first, end = touched[0, 0], touched[-1, 1]
-        own = [number for number in numbers if self._space[number] == space]
-        if any(self._low[number] <= first and end <= self._high[number] for number in own):
-            return None
-        extent = [intervals.interval(int(self._low[number]), int(self._high[number])) for number in own]
-        return intervals.first_outside(touched, intervals.union(extent))
+        return touched.first_outside([self._extent[number] for number in numbers if self._space[number] == space])
 
     def _name(self, number: int) -> str:
         memory = "XRAM" if self._space[number] else "LRAM"
-        return f"buffer {number} at {memory} {self._low[number]:#x}..{self._high[number]:#x}"
+        low, high = self._extent[number]
+        return f"buffer {number} at {memory} {low:#x}..{high:#x}"
 
     def _why_not(self, number: int) -> str:
         return "which nothing has written" if self._state[number] == _AWAITED else "whose place another one has taken"
 
 
-def _touched(job: Job, info: JobInfo, access: JobAccess) -> Iterator[tuple[str, np.ndarray, int, tuple[int, ...]]]:
+def _touched(job: Job, info: JobInfo, access: JobAccess) -> Iterator[tuple[str, Touched, int, tuple[int, ...]]]:
     """(verb, bytes, space, buffers that may hold them) of everything a job touches."""
     if isinstance(job.start, StartDma):
-        outside = intervals.interval(*transfer_xram_bounds(job.start.descriptor))
+        outside = Touched.all_of(*transfer_xram_bounds(job.start.descriptor))
         incoming = job.start.engine is Engine.DMA_IN
         yield "reads", *((outside, _XRAM) if incoming else (access.lram_reads, _LRAM)), info.reads
         yield "writes", *((access.lram_writes, _LRAM) if incoming else (outside, _XRAM)), info.writes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -16,24 +16,19 @@ from torq_byoc.npu_model.footprint import (
     loop_strides,
     operand_reads,
     task_footprint,
-    transfer_lram,
     transfer_xram,
     transfer_xram_bounds,
     without_bases,
 )
 from torq_byoc.npu_model.isa import Agent, Engine, Ndl, Role, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.limits import task_problems, transfer_problems
+from torq_byoc.npu_model.touched import NOTHING, Touched
 from torq_byoc.npu_model.xram import Region, XramMap
 
 _TABLE_BYTES = 4
 
 
-def _nothing() -> np.ndarray:
-    return intervals.EMPTY
-
-
-@dataclass(frozen=True, eq=False)
-class JobAccess:
+class JobAccess(msgspec.Struct, frozen=True, eq=False):
     """Bytes a job reads and writes, and the rules it breaks by itself as (rule, message).
 
     ``region`` is the XRAM region of a transfer; ``tasks`` are the footprints of a slice job in order and
@@ -41,17 +36,17 @@ class JobAccess:
     """
 
     problems: tuple[tuple[str, str], ...] = ()
-    lram_reads: np.ndarray = field(default_factory=_nothing)
-    lram_writes: np.ndarray = field(default_factory=_nothing)
-    xram_reads: np.ndarray = field(default_factory=_nothing)
-    xram_writes: np.ndarray = field(default_factory=_nothing)
+    lram_reads: Touched = NOTHING
+    lram_writes: Touched = NOTHING
+    xram_reads: Touched = NOTHING
+    xram_writes: Touched = NOTHING
     region: Region | None = None
     tasks: tuple[TaskFootprint, ...] = ()
     code: tuple[int, int] = (0, 0)
 
     def refused(self, rule: str, message: str) -> JobAccess:
         """The same job with one more broken rule."""
-        return dataclasses.replace(self, problems=(*self.problems, (rule, message)))
+        return replace(self, problems=(*self.problems, (rule, message)))
 
 
 def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAccess:
@@ -60,27 +55,54 @@ def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAcc
     problems = [("limit", text) for text in transfer_problems(descriptor, config)]
     if problems:
         return JobAccess(tuple(problems))
-    lram = transfer_lram(descriptor)
+    low, high = descriptor.lram, descriptor.lram + descriptor.nbytes
     incoming = start.engine is Engine.DMA_IN
     region = xram.find(descriptor)
     if region is None:
-        low, high = transfer_xram_bounds(descriptor)
-        problems.append(("bounds", f"XRAM bytes {low:#x}..{high:#x} are not inside one region"))
+        first, end = transfer_xram_bounds(descriptor)
+        problems.append(("bounds", f"XRAM bytes {first:#x}..{end:#x} are not inside one region"))
     elif not incoming and not region.writable:
         problems.append(("bounds", f"writes {region.kind} {region.name!r}, which is read-only"))
     if region and incoming and region.kind == "nss":
-        problems += _slot_problems(int(lram[0, 0]), int(lram[0, 1]), config)
+        problems += _slot_problems(low, high, config)
     else:
-        problems += _lram_problems("LRAM", lram, config)
+        problems += _lram_problems("LRAM", low, high, config)
     if problems or region is None:
         return JobAccess(tuple(problems))
-    touched = transfer_xram(descriptor) if region.writable else intervals.EMPTY
+    lram = Touched.all_of(low, high)
+    touched = Touched.of([transfer_xram(descriptor)]) if region.writable else NOTHING
     if incoming:
         return JobAccess(lram_writes=lram, xram_reads=touched, region=region)
     access = JobAccess(lram_reads=lram, xram_writes=touched, region=region)
-    if intervals.size(touched) != descriptor.nbytes:
+    if intervals.size(touched.exact) != descriptor.nbytes:
         return access.refused("order", "the transfer writes an XRAM byte twice")
     return access
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """What tasks have in common that differ in nothing but the bases of their operands.
+
+    Attributes:
+        limits: that they break as long as the bases fit their fields.
+        footprint: with all operands at address 0, of one that breaks no limit.
+        excess: why there is no footprint.
+    """
+
+    limits: list[str]
+    footprint: TaskFootprint | None = None
+    excess: str = ""
+
+    @classmethod
+    def of(cls, task: SliceTask, config: NpuConfig) -> _Form:
+        """That of a task with all its operands at address 0."""
+        limits = task_problems(task, config)
+        if limits:
+            return cls(limits)
+        try:
+            return cls([], task_footprint(task))
+        except ValueError as error:
+            return cls([], excess=str(error))
 
 
 class SliceJobs:
@@ -93,8 +115,7 @@ class SliceJobs:
     def __init__(self, config: NpuConfig) -> None:
         self._config = config
         self._known: dict[tuple[int, bytes], JobAccess] = {}
-        self._limits: dict[Hashable, list[str]] = {}
-        self._footprints: dict[Hashable, TaskFootprint] = {}
+        self._forms: dict[Hashable, _Form] = {}
 
     def access(self, start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes) -> JobAccess:
         """What a slice job touches, its program included."""
@@ -104,50 +125,50 @@ class SliceJobs:
         return self._known[key]
 
     def _found(self, start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes) -> JobAccess:
-        own = intervals.interval(start.address, start.address + start.size)
-        problems = list(_lram_problems("its program", own, self._config))
-        tables = sum(len(task.table) * _TABLE_BYTES for task in tasks if task.table)
+        low, high = start.address, start.address + start.size
+        problems = list(_lram_problems("its program", low, high, self._config))
+        tables = sum([len(task.table) * _TABLE_BYTES for task in tasks if task.table])
         most = self._config.slice_program_bytes
         if len(code) - tables > most:
             text = f"a slice program of {len(code) - tables} bytes beside its tables, at most {most}"
             problems.append(("limit", text))
+        own = intervals.interval(low, high)
         footprints: list[TaskFootprint] = []
         for number, task in enumerate(tasks):
-            form = _form(task)
-            found = [("limit", f"task {number}: {text}") for text in self._broken_limits(task, form)]
-            if not found:
-                footprint, found = self._footprint(number, task, form, own)
-                footprints += [footprint] if footprint else []
+            footprint, found = self._footprint(number, task, own)
+            footprints += [footprint] if footprint else []
             problems += found
         return JobAccess(
             tuple(problems),
-            lram_reads=intervals.union([own, *(footprint.reads for footprint in footprints)]),
-            lram_writes=intervals.union(footprint.writes for footprint in footprints),
+            lram_reads=Touched.of([own, *(read for footprint in footprints for read in footprint.operands.values())]),
+            lram_writes=Touched.of([footprint.writes for footprint in footprints]),
             tasks=tuple(footprints),
-            code=(start.address, start.address + start.size),
+            code=(low, high),
         )
 
-    def _broken_limits(self, task: SliceTask, form: Hashable) -> list[str]:
-        """The limits that a task breaks; a base breaks none as long as it fits its field."""
-        if not all(0 <= ndl.base < 1 << self._config.limits.address_bits for ndl in task.ndls):
-            return task_problems(task, self._config)
-        if form not in self._limits:
-            self._limits[form] = task_problems(task, self._config)
-        return self._limits[form]
-
     def _footprint(
-        self, number: int, task: SliceTask, form: Hashable, own: np.ndarray
+        self, number: int, task: SliceTask, own: np.ndarray
     ) -> tuple[TaskFootprint | None, list[tuple[str, str]]]:
-        try:
-            if form not in self._footprints:
-                self._footprints[form] = task_footprint(without_bases(task))
-        except ValueError as error:
-            return None, [("bounds", f"task {number}: {error}")]
-        footprint = self._footprints[form].moved(task)
+        """What a task touches, and the rules it breaks; nothing is known of one that breaks limits."""
+        form = self._form(task)
+        limits = form.limits
+        if not all([0 <= ndl.base < 1 << self._config.limits.address_bits for ndl in task.ndls]):
+            limits = task_problems(task, self._config)
+        if limits:
+            return None, [("limit", f"task {number}: {text}") for text in limits]
+        if form.footprint is None:
+            return None, [("bounds", f"task {number}: {form.excess}")]
+        footprint = form.footprint.moved(task)
         return footprint, list(_footprint_problems(number, task, footprint, own, self._config))
 
+    def _form(self, task: SliceTask) -> _Form:
+        key = _without_places(task)
+        if key not in self._forms:
+            self._forms[key] = _Form.of(without_bases(task), self._config)
+        return self._forms[key]
 
-def _form(task: SliceTask) -> Hashable:
+
+def _without_places(task: SliceTask) -> Hashable:
     """Everything about a task but the bases of its operands and the entries of its table."""
     walks = tuple([(ndl.agent, ndl.dtype, ndl.dims) for ndl in task.ndls])
     rest = (task.alu, task.act, task.plane, task.window, task.table and len(task.table), task.fill_value)
@@ -157,10 +178,10 @@ def _form(task: SliceTask) -> Hashable:
 def _footprint_problems(
     number: int, task: SliceTask, footprint: TaskFootprint, own: np.ndarray, config: NpuConfig
 ) -> Iterator[tuple[str, str]]:
-    for agent, read in footprint.operands.items():
-        yield from _lram_problems(f"task {number}: {agent.name}", read, config)
-    yield from _lram_problems(f"task {number}: DEQW", footprint.writes, config)
-    if footprint.written_bytes != intervals.size(footprint.writes):
+    for agent, touched in (*footprint.operands.items(), (Agent.DEQW, footprint.writes)):
+        if len(touched):
+            yield from _lram_problems(f"task {number}: {agent.name}", touched[0, 0], touched[-1, 1], config)
+    if footprint.written_bytes != footprint.distinct_bytes:
         yield "order", f"task {number} writes an LRAM byte twice"
     if intervals.first_common(footprint.writes, own):
         yield "program", f"task {number} overwrites its own slice program"
@@ -200,13 +221,10 @@ def _same_walk(task: SliceTask, read: Ndl, result: Ndl) -> bool:
     return all(a == b or not moves for a, b, moves in zip(left, right, kept, strict=True))
 
 
-def _lram_problems(what: str, touched: np.ndarray, config: NpuConfig) -> Iterator[tuple[str, str]]:
-    if len(touched) and (touched[0, 0] < config.lram_reserve or touched[-1, 1] > config.lram_bytes):
-        yield (
-            "bounds",
-            f"{what}: LRAM bytes {touched[0, 0]:#x}..{touched[-1, 1]:#x}, "
-            f"usable {config.lram_reserve:#x}..{config.lram_bytes:#x}",
-        )
+def _lram_problems(what: str, low: int, high: int, config: NpuConfig) -> Iterator[tuple[str, str]]:
+    if low < config.lram_reserve or high > config.lram_bytes:
+        usable = f"{config.lram_reserve:#x}..{config.lram_bytes:#x}"
+        yield "bounds", f"{what}: LRAM bytes {low:#x}..{high:#x}, usable {usable}"
 
 
 def _slot_problems(start: int, end: int, config: NpuConfig) -> Iterator[tuple[str, str]]:

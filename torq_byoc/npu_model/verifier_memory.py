@@ -74,10 +74,10 @@ class Memory:
         if not len(wanted):
             return None
         low = int(wanted[0, 0])
-        wrong = (self._lram[low : int(wanted[-1, 1])] != kind).nonzero()[0]
-        if len(wanted) == 1 or not wrong.size:
-            return low + int(wrong[0]) if wrong.size else None
-        wrong += low
+        right = self._lram[low : int(wanted[-1, 1])] == kind
+        if right.all():
+            return None
+        wrong = (~right).nonzero()[0] + low
         holders = np.searchsorted(wanted[:, 0], wrong, side="right") - 1
         inside = wrong[wrong < wanted[holders, 1]]
         return int(inside[0]) if inside.size else None

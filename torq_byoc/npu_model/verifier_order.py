@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.isa import Engine, WaitFor
+from torq_byoc.npu_model.touched import Touched
 from torq_byoc.npu_model.trace import Job
 from torq_byoc.npu_model.verifier_jobs import JobAccess
 
@@ -20,7 +20,7 @@ class InFlight:
 
     def execute_block(self, start: int, end: int) -> None:
         """From now on the sequencer reads its block at these LRAM bytes."""
-        self._running[_SEQUENCER] = (-1, JobAccess(lram_reads=intervals.interval(start, end)))
+        self._running[_SEQUENCER] = (-1, JobAccess(lram_reads=Touched.all_of(start, end)))
 
     def start(self, job: Job, access: JobAccess) -> Iterator[str]:
         """Add a job; yields why it may not start now."""
@@ -39,9 +39,9 @@ class InFlight:
 
     def writer_of(self, start: int, end: int) -> int | None:
         """The job in flight that writes any of these LRAM bytes, or None."""
-        wanted = intervals.interval(start, end)
+        wanted = Touched.all_of(start, end)
         for index, access in self._running.values():
-            if intervals.first_common(access.lram_writes, wanted):
+            if access.lram_writes.first_common(wanted):
                 return index
         return None
 
@@ -60,7 +60,7 @@ def _conflicts(index: int, mine: JobAccess, theirs: JobAccess) -> Iterator[str]:
         ("XRAM", "writes", mine.xram_writes, "writes", theirs.xram_writes),
         ("XRAM", "reads", mine.xram_reads, "writes", theirs.xram_writes),
     ):
-        shared = intervals.first_common(own, others) if own.size and others.size else None
+        shared = own.first_common(others)
         if shared:
             other = "the sequencer's block" if index < 0 else f"job {index}, in flight,"
             yield f"{my_verb} {memory} bytes {shared[0]:#x}..{shared[1]:#x}, which {other} {their_verb}"

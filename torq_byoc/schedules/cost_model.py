@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.schedules.flow import Flow
+from torq_byoc.schedules.flow import Flow, larger
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.record import NodeDecision
@@ -45,7 +46,7 @@ def rank_of(cycles: Any, tiles: Any, transfers: Any) -> Any:
         tiles: number of tiles.
         transfers: cycles of the transfers of both directions, one after the other.
     """
-    return cycles + FEWER_TILES * tiles + CONTENTION * np.maximum(0.0, transfers - cycles)
+    return cycles + FEWER_TILES * tiles + CONTENTION * larger(0.0, transfers - cycles)
 
 
 EARLY_SHARE = 0.5
@@ -70,8 +71,7 @@ class CostWeights:
     run_bytes: float = 2.0
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True, gc=False):
     """Estimated cost of a node: cycles alone and among its neighbours, busy cycles of each stage, bytes, LRAM demand,
     tiles."""
 

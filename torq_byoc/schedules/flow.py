@@ -13,17 +13,21 @@ for; without it one step only begins when the one before has ended.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 Cycles = Any
 """A float, or an array of n for n pipelines at once."""
 
 
-@dataclass(frozen=True)
-class Flow:
+def larger(a: Cycles, b: Cycles) -> Cycles:
+    """The larger one, element by element where one of them is an array."""
+    return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)
+
+
+class Flow(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The longest ways through a pipeline, in cycles.
 
     Attributes:
@@ -51,9 +55,9 @@ class Flow:
     ) -> Flow:
         """Steps of equal work; what the first one loads and the last one stores is known."""
         one = work / steps
-        load_work = np.maximum(first_load + work, loads + one)
-        work_store = np.maximum(work + last_store, one + stores)
-        through = np.maximum(load_work + last_store, first_load + one + stores)
+        load_work = larger(first_load + work, loads + one)
+        work_store = larger(work + last_store, one + stores)
+        through = larger(load_work + last_store, first_load + one + stores)
         return cls(loads, work, stores, load_work, work_store, through)
 
     @classmethod
@@ -100,7 +104,7 @@ class Flow:
 
     def after(self, early: Cycles) -> Cycles:
         """Cycles when the loads began ``early`` cycles before; the channel is busy for as long as ever."""
-        return np.maximum(np.maximum(self.through - early, self.work_store), self.loads)
+        return larger(larger(self.through - early, self.work_store), self.loads)
 
 
 NOTHING = Flow.step(0.0, 0.0, 0.0)

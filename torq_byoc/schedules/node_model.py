@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import Region
@@ -10,6 +10,7 @@ from torq_byoc.kernels.portion import CarryingKernel
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates
 from torq_byoc.schedules.node_operands import NodeOperands, Residency
+from torq_byoc.schedules.regions import Transfer
 from torq_byoc.schedules.slice_costs import SliceCost, SliceCosts
 from torq_byoc.schedules.tiles import split_between_slices
 
@@ -24,12 +25,17 @@ class NodeModel(NodeOperands):
         graph: the graph the node stands in.
         node: the node; any node of the same signature is described by the same model.
         config: the machine.
+
+    Attributes:
+        loads, boxes: what ``node_tiles`` has read back from TIR: loads by tile and portion, inputs by box.
     """
 
     def __init__(self, graph: OpGraph, node: Node, config: NpuConfig) -> None:
         super().__init__(graph, node, config)
         self.slices = SliceCosts(self)
         self._splits: dict[tuple[int, ...], int | None] = {}
+        self.loads: dict[Hashable, Mapping[str, Transfer]] = {}
+        self.boxes: dict[Region, tuple[Region, ...]] = {}
 
     def carried_tiles(self) -> list[tuple[int, ...]]:
         """Tiles that can be computed in portions; empty when the reduction cannot be divided."""

@@ -22,8 +22,7 @@ from torq_byoc.schedules.placements import Granules
 from torq_byoc.schedules.tiles import portions_of
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True, gc=False):
     """One operand seen along one output axis that is cut into tiles; sizes relative to the whole operand.
 
     Attributes:
@@ -65,8 +64,7 @@ class Residency(msgspec.Struct, frozen=True, gc=False):
     output: bool
 
 
-@dataclass(frozen=True)
-class ConstantPart:
+class ConstantPart(msgspec.Struct, frozen=True, gc=False):
     """Granules [first, first + count) of a packed constant, and their bytes."""
 
     first: int

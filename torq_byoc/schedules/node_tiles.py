@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from torq_byoc.errors import InternalError
@@ -54,7 +54,7 @@ def tiles_of(graph: OpGraph, node: Node, model: NodeModel, decision: NodeDecisio
     """
     axis = decision.split_axis
     step = 0 if axis is None else model.steps[axis]
-    loads = _loads(graph, node, decision)
+    loads = _loads(model, decision)
     tiles = []
     portions = portions_of(model.reduction, decision.portion) if decision.portion else (None,)
     for output, portion in itertools.product(output_regions(model.shape, decision), portions):
@@ -77,8 +77,18 @@ def _loop_box(output: Region, portion: Portion | None) -> Region:
     return Region(output.start + portion.box.start, output.extent + portion.box.extent)
 
 
-def box_inputs(graph: OpGraph, node: Node, model: NodeModel, output: Region) -> tuple[Region, ...]:
+def box_inputs(model: NodeModel, output: Region) -> tuple[Region, ...]:
     """What any box of the output reads of each tensor input: what the kernel says, and what is read back from TIR.
+
+    Remembered, since the bands of groups that are alike ask for the same boxes.
+    """
+    if output not in model.boxes:
+        model.boxes[output] = _box_inputs(model, output)
+    return model.boxes[output]
+
+
+def _box_inputs(model: NodeModel, output: Region) -> tuple[Region, ...]:
+    """What a box reads.
 
     The function is scheduled with the smallest tiles along the axes that the box does not span; windows move with
     their outputs, so the tiles at the box's ends bound what it reads.  (An operand of a concatenation can lie between
@@ -90,13 +100,13 @@ def box_inputs(graph: OpGraph, node: Node, model: NodeModel, output: Region) -> 
         for extent, whole, step in zip(output.extent, model.shape, model.steps, strict=True)
     )
     decision = NodeDecision(unit, tuple(range(len(unit))), None, 1)
-    loads = _loads(graph, node, decision)
+    loads = _loads(model, decision)
     if loads is None:
         return needed
     inputs = []
     for position, region in zip(model.inputs, needed, strict=True):
         ends = (_read(loads, position, tile, decision, region) for tile in _end_tiles(output, unit))
-        read = settle(graph, node, position, functools.reduce(hull, ends))
+        read = settle(model.graph, model.node, position, functools.reduce(hull, ends))
         inputs.append(hull(region, read))
     return tuple(inputs)
 
@@ -111,15 +121,19 @@ def _end_tiles(output: Region, unit: tuple[int, ...]) -> tuple[Region, Region]:
     return tuple(Region(tuple(s for s, _ in box), tuple(e for _, e in box)) for box in (first, last))  # type: ignore[return-value]
 
 
-def _loads(graph: OpGraph, node: Node, decision: NodeDecision) -> dict[str, Transfer] | None:
+def _loads(model: NodeModel, decision: NodeDecision) -> Mapping[str, Transfer] | None:
     """The loads by buffer name; None for plug-in operators that have no tensor expression."""
-    if node.op not in defined_ops():
+    if model.node.op not in defined_ops():
         return None
-    return {load.buffer: load for load in transfers(graph, node, decision) if load.kind == "load"}
+    key = (decision.tile, decision.portion)
+    if key not in model.loads:
+        found = transfers(model.graph, model.node, decision)
+        model.loads[key] = {load.buffer: load for load in found if load.kind == "load"}
+    return model.loads[key]
 
 
 def _read(
-    loads: dict[str, Transfer], position: int, box: Region, decision: NodeDecision, kernel_region: Region
+    loads: Mapping[str, Transfer], position: int, box: Region, decision: NodeDecision, kernel_region: Region
 ) -> Region:
     """What a tile loads of an input; the kernel's own region when TIR reads none of it.
 

@@ -334,7 +334,7 @@ class Scheduler:
         decision = choice.decision
         space = self.search.space(first, first + len(decision.nodes) - 1)
         assert space is not None
-        group = fused_group(self.graph, space.segment, decision)
+        group = fused_group(space.segment, decision)
         entries = []
         for position, name in enumerate(decision.nodes):
             tiles = tuple(tile for band in group.bands for tile in band.tiles(position))

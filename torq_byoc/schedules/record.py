@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from torq_byoc.errors import ScheduleError
 from torq_byoc.files import parse_json
 
@@ -16,8 +18,7 @@ _GROUP_FIELDS = ("nodes", "axis", "size", "split_axes", "buffers")
 _PART_FIELDS = ("first", "last", "axis", "size")
 
 
-@dataclass(frozen=True)
-class NodeDecision:
+class NodeDecision(msgspec.Struct, frozen=True, gc=False):
     """How one node is cut and run.
 
     Attributes:
@@ -303,8 +304,8 @@ def _parts_from_json(where: str, data: Any) -> GroupParts:
     missing = [key for key in _PART_FIELDS if key not in entry]
     if missing:
         raise _error(where, f"the field {missing[0]!r} is missing; parts are fixed as a whole")
-    numbers = [_integer(entry[key], f"{where}, {key!r}") for key in _PART_FIELDS]
-    return GroupParts(*numbers, keep=_expect(entry.get("keep", False), bool, f"{where}, 'keep'", "true or false"))
+    first, last, axis, size = (_integer(entry[key], f"{where}, {key!r}") for key in _PART_FIELDS)
+    return GroupParts(first, last, axis, size, keep=_expect(entry.get("keep", False), bool, f"{where}, 'keep'", "true or false"))
 
 
 def _integers(entry: Mapping[str, Any], key: str, name: str) -> tuple[int, ...] | None:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.portion import Portion, tasks_of
 from torq_byoc.npu_model.config import NpuConfig
@@ -19,8 +21,7 @@ from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.tiles import portion_kinds, split_between_slices
 
 
-@dataclass(frozen=True)
-class SliceCost:
+class SliceCost(msgspec.Struct, frozen=True, gc=False):
     """One tile on all slices: cycles of the slowest slice; slices at work, tasks and program bytes of all.
 
     Portions of the reduction are summed up, one after the other; ``program_peak`` is of the largest one.
@@ -94,7 +95,7 @@ class SliceCosts:
     ) -> SliceCost:
         """A tile, or one portion of it, on all slices."""
         placements = self._placements(tile, residency, portion)
-        kinds = [self.kind(part, portion) for part in parts]
+        kinds = [self._kind(part, portion, *placements[:2]) for part in parts]
         known: dict[Hashable, list[SliceTask]] = {}
         for kind, part in zip(kinds, parts, strict=True):
             if kind not in known:
@@ -104,14 +105,19 @@ class SliceCosts:
             self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
         return cost_of(jobs)
 
-    def kind(self, part: Region, portion: Portion | None) -> Hashable:
+    def _kind(self, part: Region, portion: Portion | None, output: Placement, inputs: Sequence[Placement]) -> Hashable:
         """What the cost of a slice's part depends on: extents, not places; with several operands, which may be walked
-        by their distance from one another, places as well."""
-        if len(self.operands.inputs) > 1:
-            return part
+        by their distance from one another or from the result, those distances as well."""
         regions = self.operands.input_regions(part, portion)
-        counts = tuple(needed.count for needed in self.operands.constant_parts(part))
-        return (part.extent, tuple(region.extent for region in regions), counts)
+        counts = tuple([needed.count for needed in self.operands.constant_parts(part)])
+        extents = (part.extent, tuple([region.extent for region in regions]), counts)
+        if len(inputs) < 2:
+            return extents
+        if any(placed.phases != (1, 1) for placed in (output, *inputs)):
+            return part
+        first = output.offset_of(part.start)
+        starts = zip(inputs, regions, strict=True)
+        return (*extents, tuple([placed.offset_of(region.start) - first for placed, region in starts]))
 
     def _tasks(
         self,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.schedules.flow import Flow
 from torq_byoc.schedules.record import NodeDecision
 from torq_byoc.schedules.slice_costs import SliceCost
 
 
-@dataclass(frozen=True)
-class StepLoads:
+class StepLoads(msgspec.Struct, frozen=True, gc=False):
     """How what a node loads is spread over its steps, in cycles of the channel.
 
     Attributes:
@@ -28,8 +28,7 @@ class StepLoads:
     program_byte: float
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(msgspec.Struct, frozen=True, gc=False):
     """What slices and channel wait for one another where operands that stay have no second buffer.
 
     Attributes:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.kernels.portion import Portion
 from torq_byoc.schedules.record import NodeDecision
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True, gc=False):
     """One step of a node.
 
     Attributes:

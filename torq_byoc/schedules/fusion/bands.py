@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules.fusion.reshaped import reshaped
@@ -18,8 +19,7 @@ InputRegions = Callable[[int, Region], Sequence[Region]]
 """(index of a node, a box of its output) -> the part of each of its inputs that the box reads."""
 
 
-@dataclass(frozen=True)
-class BandCut:
+class BandCut(msgspec.Struct, frozen=True, gc=False):
     """How the last output of a group is cut into bands.
 
     Attributes:
@@ -48,8 +48,7 @@ class BandCut:
         return 1 if self.outer is None else -(-shape[self.outer] // max(steps[self.outer], 1))
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(msgspec.Struct, frozen=True, eq=False):
     """One band of a group.
 
     Attributes:
@@ -124,8 +123,12 @@ def carried_back(
         outputs[position] = held[name] = output
         reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
         for read, view, region in reads:
-            if region.size:
-                held[read] = hull(held.get(read), reshaped(region, view, segment.shapes[read]))
+            if not region.size:
+                continue
+            shape = segment.shapes[read]
+            box = region if view == shape else reshaped(region, view, shape)
+            known = held.get(read)
+            held[read] = box if known is None else hull(known, box)
     return dict(reversed(outputs.items())), held
 
 
@@ -192,13 +195,14 @@ def _share(segment: Segment, model: NodeModel, cut: BandCut, index: int) -> Regi
     return Region(tuple(begin), tuple(extent))
 
 
-def _aligned(region: Region, shape: Sequence[int], units: Sequence[int]) -> Region:
-    """The box widened to multiples of the units, but for the end of the tensor."""
-    starts, extents = [], []
-    for first, extent, whole, unit in zip(region.start, region.extent, shape, units, strict=True):
-        start = first - first % unit
-        end = first + extent
+def _aligned(region: Region, shape: Sequence[int], units: Sequence[tuple[int, int]]) -> Region:
+    """The box widened along some axes to multiples of their units, but for the end of the tensor."""
+    if not units:
+        return region
+    starts, extents = list(region.start), list(region.extent)
+    for axis, unit in units:
+        first, end, whole = starts[axis], starts[axis] + extents[axis], shape[axis]
+        first -= first % unit
         end += -end % unit
-        starts.append(start)
-        extents.append((end if end < whole else whole) - start)
+        starts[axis], extents[axis] = first, (end if end < whole else whole) - first
     return Region(tuple(starts), tuple(extents))

@@ -8,18 +8,18 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
+
 from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band, band_count
-from torq_byoc.schedules.fusion.segment import DENSE, Segment
+from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.node_operands import ConstantPart
 
 
-@dataclass(frozen=True)
-class BandKind:
+class BandKind(msgspec.Struct, frozen=True, eq=False):
     """Bands that are alike.
 
     Attributes:
@@ -53,8 +53,7 @@ class ConstantLoad(NamedTuple):
     part: ConstantPart
 
 
-@dataclass(frozen=True)
-class BandTraffic:
+class BandTraffic(msgspec.Struct, frozen=True, gc=False):
     """Bytes that each band of a kind moves and holds beside what is resident.
 
     Attributes:
@@ -130,9 +129,13 @@ class Division:
         wanted = {middle: count - 2 * runs} if run > 2 else {}
         wanted |= {0: runs} | ({count - 1: runs} if run > 1 else {})
         others = dict.fromkeys(range(count) if segment.reshapes else (run - 1, count - 1), 0)
+
+        def reads(position: int, box: Region) -> Sequence[Region]:
+            return segment.models[position].input_regions(box)
+
         kinds = {}
         for index, times in sorted({**others, **wanted}.items()):
-            found = band(segment, cut, index, lambda position, box: segment.models[position].input_regions(box))
+            found = band(segment, cut, index, reads)
             kind = _kind(found, times)
             if kind is None:
                 return None
@@ -287,7 +290,8 @@ class Division:
     @cached_property
     def _nbytes(self) -> tuple[dict[str, int], ...]:
         """For every kind of band the bytes of what it holds of each tensor."""
-        return tuple({name: self._stored(name, region) for name, region in kind.held.items()} for kind in self.kinds)
+        stored = self._stored
+        return tuple([{name: stored(name, region) for name, region in kind.held.items()} for kind in self.kinds])
 
     @cached_property
     def _source_loads(self) -> dict[str, int]:
@@ -341,8 +345,9 @@ class Division:
 
     def _stored(self, name: str, region: Region) -> int:
         """Bytes that the held part of a tensor takes."""
-        layout = Layout(self.segment.phases.get(name, DENSE))
-        return layout.elements(region.extent) * self.segment.models[0].graph.tensors[name].dtype.size
+        phases = self.segment.phases.get(name)
+        elements = region.size if phases is None else Layout(phases).elements(region.extent)
+        return elements * self.segment.sizes[name]
 
 
 def _kind(found: Band | None, times: int) -> BandKind | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.errors import ScheduleError
-from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules.fusion.bands import Band, BandCut, InputRegions, band, band_count
 from torq_byoc.schedules.fusion.segment import Segment
@@ -45,7 +44,7 @@ class FusedGroup:
     phases: Mapping[str, tuple[int, int]]
 
 
-def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision) -> FusedGroup:
+def fused_group(segment: Segment, decision: GroupDecision) -> FusedGroup:
     """Apply a decision to a segment.
 
     Raises:
@@ -53,7 +52,7 @@ def fused_group(graph: OpGraph, segment: Segment, decision: GroupDecision) -> Fu
     """
 
     def input_regions(position: int, output: Region) -> Sequence[Region]:
-        return box_inputs(graph, segment.nodes[position], segment.models[position], output)
+        return box_inputs(segment.models[position], output)
 
     bands = []
     cut = BandCut.of(decision)

@@ -311,8 +311,7 @@ class PricedDivision:
         weights that every band loads anew.  What is passed on inside finds the same place in every band, and so the
         program of the band before fits (``share_programs``).
         """
-        moving = index in self.division.reloaded or self.segment.sources.intersection(self.segment.names[index])
-        return bands if moving else 1
+        return bands if index in self.division.reloaded or self.segment.fed[index] else 1
 
     def _slices(self, axes: tuple[int | None, ...]) -> _Work:
         cycles = programs = nbytes = peak = jobs = tiles = 0

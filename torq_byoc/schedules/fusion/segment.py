@@ -63,16 +63,27 @@ class Segment:
         )
 
     @cached_property
-    def units(self) -> tuple[tuple[int, ...], ...]:
-        """For every node and axis the multiples at which its output may be cut into bands: where the node may be, and
-        at whole stride phases."""
+    def units(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For every node the axes, and the multiples, at which alone its output may be cut into bands: where the node
+        may be, and at whole stride phases.  Axes that may be cut anywhere are left out."""
         found = []
         for node, model in zip(self.nodes, self.models, strict=True):
             units = [step or extent for step, extent in zip(model.steps, model.shape, strict=True)]
             if node.output in self.phases:
                 units[-2:] = map(math.lcm, units[-2:], self.phases[node.output])
-            found.append(tuple(units))
+            found.append(tuple((axis, unit) for axis, unit in enumerate(units) if unit > 1))
         return tuple(found)
+
+    @cached_property
+    def fed(self) -> tuple[bool, ...]:
+        """For every node whether it reads something from outside."""
+        return tuple(not self.sources.isdisjoint(names) for names in self.names)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes an element of every tensor that goes by its name."""
+        tensors = self.models[0].graph.tensors
+        return {name: tensors[name].dtype.size for name in self.shapes}
 
     def can_part(self, first: int, last: int) -> bool:
         """Whether these nodes may go through a band part by part: what they pass on to one another is needed by nobody
