@@ -305,7 +305,9 @@ def _parts_from_json(where: str, data: Any) -> GroupParts:
     if missing:
         raise _error(where, f"the field {missing[0]!r} is missing; parts are fixed as a whole")
     first, last, axis, size = (_integer(entry[key], f"{where}, {key!r}") for key in _PART_FIELDS)
-    return GroupParts(first, last, axis, size, keep=_expect(entry.get("keep", False), bool, f"{where}, 'keep'", "true or false"))
+    return GroupParts(
+        first, last, axis, size, keep=_expect(entry.get("keep", False), bool, f"{where}, 'keep'", "true or false")
+    )
 
 
 def _integers(entry: Mapping[str, Any], key: str, name: str) -> tuple[int, ...] | None:

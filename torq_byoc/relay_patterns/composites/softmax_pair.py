@@ -40,7 +40,13 @@ def _differences(e: Emitter, x: str, axis: int) -> str:
         found = e.emit("matmul", [flat, e.constant(matrix, "difference")], DType.INT16, shape=(before, 2))
     else:
         weights = e.constant(matrix.reshape(2, 2, 1, 1), "difference")
-        attrs: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "groups": 1, "pad_value": 0}
+        attrs: dict[str, Any] = {
+            "strides": (1, 1),
+            "dilations": (1, 1),
+            "pads": (0, 0, 0, 0),
+            "groups": 1,
+            "pad_value": 0,
+        }
         planes = (before, 2, 1, behind)
         found = e.emit("conv2d", [e.reshape(x, planes), weights], DType.INT16, shape=planes, **attrs)
     return e.reshape(found, shape)
