@@ -5,23 +5,35 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.end_to_end.choices import Choices, some_of
-from torq_byoc.compiled_model import CompiledModel
-from torq_byoc.schedules.record import DecisionRecord, NodeOverride
+from tests.end_to_end.harness import Outcome
+from torq_byoc.explore.tuning.subject import Subject
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.schedules.fusion.parts import part_options
+from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeOverride
 
 
-def partial_record(choices: Choices, compiled: CompiledModel) -> DecisionRecord:
+def partial_record(choices: Choices, found: Outcome, config: NpuConfig) -> DecisionRecord:
     """Some of the decisions of a compiled model, a few of them changed to what is legal as well."""
     nodes: dict[str, NodeOverride] = {}
     resident: dict[str, bool] = {}
     groups: list = []
-    for partition in compiled.partitions:
+    for partition in found.compiled.partitions:
         record = DecisionRecord.loads(partition.facts.decisions)
         fixed = some_of(choices, sorted(record.nodes), 50)
         nodes |= {name: _some_fields(choices, record.nodes[name]) for name in fixed}
         resident |= {name: record.resident[name] for name in some_of(choices, sorted(record.resident), 30)}
-        groups += record.groups or ()
+        subject = Subject(found.reference.graphs[partition.facts.symbol], config, effort=1)
+        groups += [_with_parts(choices, group, subject) for group in record.groups or ()]
     alone = {name for group in groups for name in group.nodes}.isdisjoint(nodes)
     return DecisionRecord(nodes, resident, tuple(groups) if alone and choices.chance(30) else None)
+
+
+def _with_parts(choices: Choices, group: GroupDecision, subject: Subject) -> GroupDecision:
+    """The group with some of its nodes part by part, where they can be and the choice falls on that."""
+    space = subject.search.space(subject.position[group.nodes[0]], subject.position[group.nodes[-1]])
+    assert space is not None
+    options = (replace(group, parts=parts) for family in part_options(space.segment) for parts in family)
+    return choices.pick((group, *filter(space.can_divide, options)))
 
 
 def _some_fields(choices: Choices, found: NodeOverride) -> NodeOverride:

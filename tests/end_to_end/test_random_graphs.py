@@ -121,7 +121,7 @@ def test_partial_schedules_change_no_bit(data: st.DataObject, graph: RandomGraph
     choices = Drawn(data.draw)
     free = check(graph, config)
     if free is not None:
-        record = partial_record(choices, free.compiled)
+        record = partial_record(choices, free, config)
         check(graph, config, some_of(choices, NAMES, 10), record)
 
 
@@ -144,7 +144,7 @@ def _check_seed(seed: int) -> bool:
     config = NpuConfig(lram_bytes=int(rng.choice((16, 24, 32, 64, 128, 512))) * KIB)
     found = check(seeded_graph(seed, dtype), config, disabled)
     if found is not None:
-        check(seeded_graph(seed, dtype), config, disabled, partial_record(Seeded(rng), found.compiled))
+        check(seeded_graph(seed, dtype), config, disabled, partial_record(Seeded(rng), found, config))
     return found is not None
 
 

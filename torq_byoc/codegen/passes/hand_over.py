@@ -11,7 +11,8 @@ After::
                                                  call second (b, a -> e)
 
 Stores to tensors that nobody loads any more are dead, which is another pass's business.  A reader that wants stride
-phases makes the writer lay its result out in them; nothing dense is left to store then.
+phases makes the writer lay its result out in them; nothing dense is left to store then.  What a band makes in parts and
+reads as a whole is made in one place.
 """
 
 from __future__ import annotations

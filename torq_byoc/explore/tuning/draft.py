@@ -157,7 +157,8 @@ def banded(group: GroupDecision, edits: Mapping[str, int], last: NodeModel) -> G
         place = sum(known > size for known in sizes) + edits["finer"]
         size = sizes[min(max(place, 0), len(sizes) - 1)]
     size = min(size, last.shape[axis])
-    return replace(group, axis=axis, size=size, buffers=edits.get("buffers", group.buffers))
+    parts = group.parts if axis == group.axis else None  # bands along another axis may have to hold all parts anyway
+    return replace(group, axis=axis, size=size, buffers=edits.get("buffers", group.buffers), parts=parts)
 
 
 def _members(runs: set[tuple[int, int]] | Mapping[tuple[int, int], GroupDecision]) -> set[int]:
