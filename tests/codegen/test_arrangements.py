@@ -34,7 +34,7 @@ def in_steps(seed: int):
 @pytest.mark.parametrize("seed", range(4))
 def test_no_two_buffers_share_a_byte_at_one_time(seed):
     program = in_steps(seed)[2]
-    orders = arranged(program, CONFIG, Early(), clean_copies(program))
+    orders = list(arranged(program, CONFIG, Early(), clean_copies(program)))
     assert 1 < len(orders) <= len(ARRANGEMENTS)
     for ordered in orders:
         places = {
@@ -74,4 +74,4 @@ def test_without_room_the_remedy_is_named():
     largest = max(buffer.nbytes for buffer in program.buffers if buffer.space is Space.LRAM)
     small = dataclasses.replace(CONFIG, name="small", lram_bytes=CONFIG.lram_reserve + largest)
     with pytest.raises(LramOverflowError, match="cannot be laid out in LRAM together"):
-        arranged(program, small, Early(), {})
+        list(arranged(program, small, Early(), {}))

@@ -1,29 +1,34 @@
 """Several orders of one program: which way of looking for places suits it is found by trying.
 
 Where results lie decides how early loads find room beside them, and which programs come out equal; neither way of
-placing results is always the better one.  An order costs little next to a finished program, so all are made and timed
-on their loads, slice programs and stores alone.
+placing results is always the better one.  An order costs little next to a finished program, so several are made and
+timed on their loads, slice programs and stores alone, until one is as fast as its busiest engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from torq_byoc.codegen.clean_copies import Copy
-from torq_byoc.codegen.dependencies import AddressMap, dependencies, start_times
+from torq_byoc.codegen.dependencies import AddressMap, dependencies, engine_of, start_times
 from torq_byoc.codegen.hl import RunProgram, Space
 from torq_byoc.codegen.placement import Arrangement, Early
-from torq_byoc.codegen.prefetch import PLAIN, PUNCTUAL, OrderedProgram, order
+from torq_byoc.codegen.prefetch import MAX_ATTEMPTS, PLAIN, PUNCTUAL, OrderedProgram, order
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
 
 ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
+FEW_ATTEMPTS = 4
+"""Attempts at an arrangement where another one fits already: what then has no room gives up too much to be faster."""
+CLOSE = 1.005
+"""Cycles over those of the busiest engine up to which no other order is worth a try."""
 
 
 def arranged(
     program: RunProgram, config: NpuConfig, allowed: Early, copies: Mapping[int, Copy]
-) -> list[OrderedProgram]:
-    """All orders whose buffers find room.
+) -> Iterator[OrderedProgram]:
+    """The orders whose buffers find room, one after the other: at least one.
 
     Args:
         program: torq_hl after the passes.
@@ -35,13 +40,15 @@ def arranged(
         LramOverflowError: nothing fits even without early loads.
     """
     for early in dict.fromkeys((allowed, PUNCTUAL)):
-        orders = [
-            ordered
-            for arrangement in (ARRANGEMENTS if early.across_nodes else (PLAIN,))
-            if (ordered := order(program, config.lram_usable, config.lram_word, early, copies, arrangement))
-        ]
-        if orders:
-            return orders
+        found = False
+        for arrangement in ARRANGEMENTS if early.across_nodes else (PLAIN,):
+            attempts = FEW_ATTEMPTS if found else MAX_ATTEMPTS
+            ordered = order(program, config.lram_usable, config.lram_word, early, copies, arrangement, attempts)
+            if ordered is not None:
+                found = True
+                yield ordered
+        if found:
+            return
     raise LramOverflowError(
         "the tiles of this schedule cannot be laid out in LRAM together",
         where=f"{config.name}, {config.lram_usable} usable bytes",
@@ -62,3 +69,11 @@ def order_cycles(ordered: OrderedProgram) -> int:
     addresses = AddressMap(address, {index: program.buffers[index].nbytes for index in address})
     starts = start_times(program.ops, dependencies(program, addresses))
     return max((start + op.cycles for start, op in zip(starts, program.ops, strict=True)), default=0)
+
+
+def keeps_an_engine_busy(ordered: OrderedProgram, cycles: int) -> bool:
+    """Whether an order of so many cycles is as fast as the work of its busiest engine allows, but for ``CLOSE``."""
+    busy: Counter[object] = Counter()
+    for op in ordered.program.ops:
+        busy[engine_of(op)] += op.cycles
+    return cycles <= CLOSE * max(busy.values(), default=0)

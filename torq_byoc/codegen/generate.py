@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.allocation import Request
-from torq_byoc.codegen.arrangements import arranged, order_cycles
+from torq_byoc.codegen.arrangements import arranged, keeps_an_engine_busy, order_cycles
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.clean_copies import clean_copies
@@ -114,8 +114,8 @@ class _Generator:
         allowed = Early("prefetch" not in disabled, "double-buffering" not in disabled)
         copies = {} if "clean-copies" in disabled else clean_copies(program)
         calls = CallImages(program, self.graph, self.config)
-        orders = [self._shared(ordered, calls, disabled) for ordered in arranged(program, self.config, allowed, copies)]
-        chosen = min(orders, key=lambda order: order_cycles(order.shared)) if len(orders) > 1 else orders[0]
+        orders = arranged(program, self.config, allowed, copies)
+        chosen = _fastest(self._shared(ordered, calls, disabled) for ordered in orders)
         seconds = time.perf_counter() - started
         self.observe("order", chosen.ordered.program)
         if "share-programs" not in disabled:
@@ -134,6 +134,19 @@ class _Generator:
         images = slice_programs(ordered, calls)
         shared = ordered if "share-programs" in disabled else share_programs(ordered, images, self.config)
         return _Order(ordered, images, shared)
+
+
+def _fastest(orders: Iterable[_Order]) -> _Order:
+    """The fastest order; none is made after one that cannot be beaten."""
+    fastest: tuple[int, _Order] | None = None
+    for order in orders:
+        cycles = order_cycles(order.shared)
+        if fastest is None or cycles < fastest[0]:
+            fastest = cycles, order
+        if keeps_an_engine_busy(order.shared, cycles):
+            break
+    assert fastest is not None, "some order fits, or LramOverflowError was raised"
+    return fastest[1]
 
 
 def _ordering(program: RunProgram, order: _Order, seconds: float) -> tuple[LedgerEntry, ...]:

@@ -54,6 +54,7 @@ def order(
     early: Early = EARLY,
     copies: Mapping[int, Copy] | None = None,
     arrangement: Arrangement = PLAIN,
+    attempts: int = MAX_ATTEMPTS,
 ) -> OrderedProgram | None:
     """Choose issue slots and LRAM offsets, and emit the linear order.
 
@@ -67,13 +68,14 @@ def order(
         early: which loads may be issued before the step that needs them.
         copies: what buffers hold that XRAM holds as well, to be used again where they can stay.
         arrangement: how buffers look for their places.
+        attempts: how often to place everything at most.
 
     Returns:
         Ops ordered slot by slot (loads issued in the slot, slice programs, stores), or None when some buffer finds no
         room even so.
     """
     relief = Relief()
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(attempts):
         placement = Placement(program, capacity, word * CELL_WORDS, relief, copies or {})
         slots = placement.place(early, arrangement)
         if slots is not None:
