@@ -15,8 +15,9 @@ from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band
+from torq_byoc.schedules.fusion.group_space import GroupSpace
 from torq_byoc.schedules.fusion.parts import part_options
-from torq_byoc.schedules.fusion.pricing import GroupSpace
+from torq_byoc.schedules.fusion.pricing import GroupChoice
 from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, GroupParts
 
@@ -91,7 +92,7 @@ def test_the_price_counts_weights_for_every_band_unless_they_are_kept() -> None:
         assert choice is not None
         return choice.nbytes - programs(choice), choice.demand
 
-    def programs(choice) -> int:
+    def programs(choice: GroupChoice) -> int:
         return choice.division._work[choice.decision.split_axes].program_bytes
 
     kept, anew = moved(parted(graph, 2, keep=True)), moved(parted(graph, 2, keep=False))

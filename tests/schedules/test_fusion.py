@@ -17,7 +17,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.bands import BandCut, band
-from torq_byoc.schedules.fusion.pricing import GroupSpace
+from torq_byoc.schedules.fusion.group_space import GroupSpace
 from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision
 

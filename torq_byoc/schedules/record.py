@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from torq_byoc.errors import ScheduleError
 from torq_byoc.files import parse_json
+from torq_byoc.schedules.record_checks import expect, integer, record_error, reject_unknown
 
 FORMAT = 1
 _FIELDS = ("tile", "order", "split_axis", "buffers", "portion")
@@ -202,20 +202,20 @@ class DecisionRecord:
         Raises:
             ScheduleError: an unknown key or a value of the wrong kind; names the node and the field.
         """
-        root = _expect(data, dict, "record", "an object")
-        _reject_unknown(root, ("format", "nodes", "resident", "groups", "slices"), "record")
+        root = expect(data, dict, "record", "an object")
+        reject_unknown(root, ("format", "nodes", "resident", "groups", "slices"), "record")
         if type(root.get("format", FORMAT)) is not int or root.get("format", FORMAT) != FORMAT:
-            raise _error("format", f"this version reads format {FORMAT}, the record is format {root['format']!r}")
-        nodes = _expect(root.get("nodes", {}), dict, "nodes", "an object keyed by node name")
-        resident = _expect(root.get("resident", {}), dict, "resident", "an object keyed by tensor name")
+            raise record_error("format", f"this version reads format {FORMAT}, the record is format {root['format']!r}")
+        nodes = expect(root.get("nodes", {}), dict, "nodes", "an object keyed by node name")
+        resident = expect(root.get("resident", {}), dict, "resident", "an object keyed by tensor name")
         for name, value in resident.items():
-            _expect(value, bool, f"resident {name!r}", "true or false")
-        slices = _expect(root.get("slices", {}), dict, "slices", "an object keyed by node name")
+            expect(value, bool, f"resident {name!r}", "true or false")
+        slices = expect(root.get("slices", {}), dict, "slices", "an object keyed by node name")
         for name, count in slices.items():
-            _integer(count, f"slices of {name!r}")
+            integer(count, f"slices of {name!r}")
         groups = None
         if "groups" in root:
-            entries = _expect(root["groups"], list, "groups", "a list")
+            entries = expect(root["groups"], list, "groups", "a list")
             groups = tuple(_group_from_json(index, entry) for index, entry in enumerate(entries))
         return cls({name: _node_from_json(name, value) for name, value in nodes.items()}, resident, groups, slices)
 
@@ -229,7 +229,7 @@ class DecisionRecord:
         try:
             data = parse_json(text)
         except ValueError as problem:
-            raise _error("record", f"not valid JSON: {problem}") from problem
+            raise record_error("record", f"not valid JSON: {problem}") from problem
         return cls.from_json(data)
 
 
@@ -249,17 +249,17 @@ def _node_to_json(override: NodeOverride) -> dict[str, Any]:
 
 
 def _node_from_json(name: str, data: Any) -> NodeOverride:
-    entry = _expect(data, dict, f"node {name!r}", "an object")
-    _reject_unknown(entry, _FIELDS, f"node {name!r}")
+    entry = expect(data, dict, f"node {name!r}", "an object")
+    reject_unknown(entry, _FIELDS, f"node {name!r}")
     split: tuple[int | None] | None = None
     if "split_axis" in entry:
         value = entry["split_axis"]
-        split = (None,) if value is None else (_integer(value, f"node {name!r} field 'split_axis'"),)
+        split = (None,) if value is None else (integer(value, f"node {name!r} field 'split_axis'"),)
     return NodeOverride(
         tile=_integers(entry, "tile", name),
         order=_integers(entry, "order", name),
         split_axis=split,
-        buffers=_integer(entry["buffers"], f"node {name!r} field 'buffers'") if "buffers" in entry else None,
+        buffers=integer(entry["buffers"], f"node {name!r} field 'buffers'") if "buffers" in entry else None,
         portion=_integers(entry, "portion", name),
     )
 
@@ -280,33 +280,33 @@ def _group_to_json(group: GroupDecision) -> dict[str, Any]:
 
 def _group_from_json(index: int, data: Any) -> GroupDecision:
     where = f"group {index}"
-    entry = _expect(data, dict, where, "an object")
-    _reject_unknown(entry, (*_GROUP_FIELDS, "outer", "parts"), where)
+    entry = expect(data, dict, where, "an object")
+    reject_unknown(entry, (*_GROUP_FIELDS, "outer", "parts"), where)
     missing = [key for key in _GROUP_FIELDS if key not in entry]
     if missing:
-        raise _error(where, f"the field {missing[0]!r} is missing; a group is fixed as a whole")
-    names = _expect(entry["nodes"], list, f"{where} field 'nodes'", "a list of node names")
-    axes = _expect(entry["split_axes"], list, f"{where} field 'split_axes'", "a list of axes")
+        raise record_error(where, f"the field {missing[0]!r} is missing; a group is fixed as a whole")
+    names = expect(entry["nodes"], list, f"{where} field 'nodes'", "a list of node names")
+    axes = expect(entry["split_axes"], list, f"{where} field 'split_axes'", "a list of axes")
     return GroupDecision(
-        tuple(_expect(name, str, f"{where} field 'nodes'", "a node name") for name in names),
-        _integer(entry["axis"], f"{where} field 'axis'"),
-        _integer(entry["size"], f"{where} field 'size'"),
-        tuple(None if axis is None else _integer(axis, f"{where} field 'split_axes'") for axis in axes),
-        _integer(entry["buffers"], f"{where} field 'buffers'"),
-        _integer(entry["outer"], f"{where} field 'outer'") if entry.get("outer") is not None else None,
+        tuple(expect(name, str, f"{where} field 'nodes'", "a node name") for name in names),
+        integer(entry["axis"], f"{where} field 'axis'"),
+        integer(entry["size"], f"{where} field 'size'"),
+        tuple(None if axis is None else integer(axis, f"{where} field 'split_axes'") for axis in axes),
+        integer(entry["buffers"], f"{where} field 'buffers'"),
+        integer(entry["outer"], f"{where} field 'outer'") if entry.get("outer") is not None else None,
         _parts_from_json(f"{where} field 'parts'", entry["parts"]) if entry.get("parts") is not None else None,
     )
 
 
 def _parts_from_json(where: str, data: Any) -> GroupParts:
-    entry = _expect(data, dict, where, "an object")
-    _reject_unknown(entry, (*_PART_FIELDS, "keep"), where)
+    entry = expect(data, dict, where, "an object")
+    reject_unknown(entry, (*_PART_FIELDS, "keep"), where)
     missing = [key for key in _PART_FIELDS if key not in entry]
     if missing:
-        raise _error(where, f"the field {missing[0]!r} is missing; parts are fixed as a whole")
-    first, last, axis, size = (_integer(entry[key], f"{where}, {key!r}") for key in _PART_FIELDS)
+        raise record_error(where, f"the field {missing[0]!r} is missing; parts are fixed as a whole")
+    first, last, axis, size = (integer(entry[key], f"{where}, {key!r}") for key in _PART_FIELDS)
     return GroupParts(
-        first, last, axis, size, keep=_expect(entry.get("keep", False), bool, f"{where}, 'keep'", "true or false")
+        first, last, axis, size, expect(entry.get("keep", False), bool, f"{where}, 'keep'", "true or false")
     )
 
 
@@ -314,32 +314,5 @@ def _integers(entry: Mapping[str, Any], key: str, name: str) -> tuple[int, ...] 
     if key not in entry:
         return None
     where = f"node {name!r} field {key!r}"
-    values = _expect(entry[key], list, where, "a list of whole numbers")
-    return tuple(_integer(value, where) for value in values)
-
-
-def _integer(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _error(where, f"expected a whole number, found {value!r}")
-    return value
-
-
-def _expect(value: Any, kind: type, where: str, description: str) -> Any:
-    if not isinstance(value, kind):
-        raise _error(where, f"expected {description}, found {type(value).__name__}")
-    return value
-
-
-def _reject_unknown(entry: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    unknown = [key for key in entry if key not in known]
-    if unknown:
-        raise _error(where, f"unknown key {unknown[0]!r}; known keys are {', '.join(known)}")
-
-
-def _error(where: str, why: str) -> ScheduleError:
-    return ScheduleError(
-        "the decision record cannot be read",
-        where=where,
-        why=why,
-        remedy="write a complete record with `torq compile --save-schedule FILE` and edit that",
-    )
+    values = expect(entry[key], list, where, "a list of whole numbers")
+    return tuple(integer(value, where) for value in values)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.flow import NOTHING, Flow
-from torq_byoc.schedules.fusion.division import NodeLoads
+from torq_byoc.schedules.fusion.band_kinds import NodeLoads
 from torq_byoc.schedules.slice_costs import SliceCost
 
 

@@ -9,90 +9,12 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
-
-import msgspec
 
 from torq_byoc.kernels.kernel import Layout, Region
+from torq_byoc.schedules.fusion.band_kinds import BandKind, BandTraffic, ConstantLoad, NodeLoads
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band, band_count
 from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.node_operands import ConstantPart
-
-
-class BandKind(msgspec.Struct, frozen=True, eq=False):
-    """Bands that are alike.
-
-    Attributes:
-        times: how many.
-        outputs: for every node the box of its output that such a band computes.
-        held: for every tensor the part of it that lies in LRAM.
-        steps: nodes and the boxes that they compute, in execution order (see ``Band``).
-    """
-
-    times: int
-    outputs: tuple[Region, ...]
-    held: Mapping[str, Region]
-    steps: tuple[tuple[int, Region], ...]
-
-    def first_box(self, position: int) -> Region:
-        """What a node computes in the first of its steps."""
-        return next(box for node, box in self.steps if node == position)
-
-
-class ConstantLoad(NamedTuple):
-    """What a step of a band needs of a packed constant, unless the node's step before had the same.
-
-    Attributes:
-        step: which.
-        constant: node, and which of its constants.
-        part: what it needs.
-    """
-
-    step: int
-    constant: tuple[int, int]
-    part: ConstantPart
-
-
-class BandTraffic(msgspec.Struct, frozen=True, gc=False):
-    """Bytes that each band of a kind moves and holds beside what is resident.
-
-    Attributes:
-        times: how many bands.
-        staying, flowing: operands that stay for several bands, and that each band loads anew.
-        parted, part: operands that each band loads part by part: all parts, and the largest one of each.
-        turning: those of them that are loaded when the outer axis moves on.
-        data: what is loaded of tensors, constants left out.
-        stored: results that go to XRAM.
-        landing: those of them that no node of the segment reads.
-        between: the most that is passed on between nodes at once.
-    """
-
-    times: int
-    staying: int
-    flowing: int
-    parted: int
-    part: int
-    turning: int
-    data: int
-    stored: int
-    landing: int
-    between: int
-
-
-class NodeLoads(NamedTuple):
-    """What a step is the first of a band to need from XRAM, and what of its node's results goes there.
-
-    Attributes:
-        flowing: bytes and number of the operands that every band loads anew.
-        turning: of those that are loaded when the outer axis moves on.
-        staying: of those that are loaded once.
-        stored: bytes of results.
-    """
-
-    flowing: tuple[int, int]
-    turning: tuple[int, int]
-    staying: tuple[int, int]
-    stored: int
 
 
 class Division:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import Cost, CostWeights
-from torq_byoc.schedules.fusion.pricing import GroupChoice, GroupSpace
+from torq_byoc.schedules.fusion.group_space import GroupSpace
+from torq_byoc.schedules.fusion.pricing import GroupChoice
 from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import GroupDecision
