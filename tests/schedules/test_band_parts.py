@@ -127,10 +127,11 @@ def test_parts_are_looked_for_where_a_reader_sums_over_them() -> None:
         (GroupParts(0, 3, 1, 4), "one that reads them"),
         (GroupParts(-1, 1, 1, 16), "two or more nodes"),
         (GroupParts(0, 1, 4, 16), "axis 4"),
-        (GroupParts(0, 1, 1, 0), "0 elements"),
+        (GroupParts(0, 1, 1, 0), "parts of 0 along axis 1 do not suit"),
+        (GroupParts(0, 1, 1, WIDE + 4), "parts of 52 along axis 1 do not suit"),
         (GroupParts(1, 2, 1, 4), "parts overlap"),
         (GroupParts(0, 1, 2, 2), "parts overlap"),
-        (GroupParts(0, 1, 1, 6), "parts overlap"),
+        (GroupParts(0, 1, 1, 6), "cut at multiples of 4"),
     ],
 )
 def test_parts_that_do_not_suit_are_refused(parts: GroupParts, why: str) -> None:

@@ -99,10 +99,14 @@ def _check_parts(where: str, group: GroupDecision, parts: GroupParts, space: Seg
     models = space.segment.models
     if not 0 <= parts.first < parts.last < len(models) - 1:
         raise _error(where, f"parts of nodes {parts.first} to {parts.last}: two or more nodes, and one that reads them")
-    if not _can_be_cut(models[parts.last], parts.axis):
-        raise _error(where, f"node {group.nodes[parts.last]!r} cannot be cut into parts along axis {parts.axis}")
-    if parts.size < 1:
-        raise _error(where, f"a part cannot have {parts.size} elements")
+    last, axis = models[parts.last], parts.axis
+    if not _can_be_cut(last, axis):
+        raise _error(where, f"node {group.nodes[parts.last]!r} cannot be cut into parts along axis {axis}")
+    if not 1 <= parts.size <= last.shape[axis]:
+        raise _error(where, f"parts of {parts.size} along axis {axis} do not suit {list(last.shape)}")
+    step = last.steps[axis]
+    if parts.size < last.shape[axis] and parts.size % step:
+        raise _error(where, f"axis {axis} of node {group.nodes[parts.last]!r} is cut at multiples of {step}")
     if not space.can_divide(group):
         raise _error(where, "these nodes cannot go part by part: parts overlap, or what they make is needed elsewhere")
 
