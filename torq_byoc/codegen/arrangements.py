@@ -19,8 +19,8 @@ from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
 
 ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
-FEW_ATTEMPTS = 4
-"""Attempts at an arrangement where another one fits already: what then has no room gives up too much to be faster."""
+RIVAL_WORK = 40_000
+"""Ops that attempts at an arrangement may place together where another one fits already."""
 CLOSE = 1.005
 """Cycles over those of the busiest engine up to which no other order is worth a try."""
 
@@ -40,9 +40,9 @@ def arranged(
         LramOverflowError: nothing fits even without early loads.
     """
     for early in dict.fromkeys((allowed, PUNCTUAL)):
-        found = False
+        found, rival_attempts = False, min(MAX_ATTEMPTS, max(1, RIVAL_WORK // max(1, len(program.ops))))
         for arrangement in ARRANGEMENTS if early.across_nodes else (PLAIN,):
-            attempts = FEW_ATTEMPTS if found else MAX_ATTEMPTS
+            attempts = rival_attempts if found else MAX_ATTEMPTS
             ordered = order(program, config.lram_usable, config.lram_word, early, copies, arrangement, attempts)
             if ordered is not None:
                 found = True
