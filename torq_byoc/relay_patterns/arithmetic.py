@@ -99,13 +99,6 @@ def wide_sum(*types: DType) -> bool:
     return any(t in (DType.INT16, DType.UINT16) for t in types)
 
 
-def keeps_codes(rescale: Rescale) -> bool:
-    """Whether bias, scale, shift and zero point of an integer rescale cancel out: it only clips."""
-    scale = 1 if rescale.scale is None else np.asarray(rescale.scale, np.float64)
-    unit = np.all(scale == np.ldexp(1.0, rescale.shift))
-    return bool(unit and np.all(rescale.bias == -rescale.zero_point))
-
-
 def same_everywhere(*arrays: np.ndarray) -> bool:
     """Whether each array holds one value only."""
     return all(bool(np.all(array == array.reshape(-1)[0])) for array in arrays)

@@ -23,6 +23,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.relay_patterns.composites.code_functions import Program, cheapest, find_pass
 from torq_byoc.relay_patterns.composites.emitter import Emitter
+from torq_byoc.relay_patterns.graph_editing import fresh_name
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
 _ELEMENTWISE = frozenset({"act", "mul", "sum2", "maximum", "minimum", "table"})
@@ -150,7 +151,8 @@ def _spliced(graph: OpGraph, idle: list[Node], last: Node, root: TensorInfo, pro
     names = {root.name: root.name, made: last.output}
     for name in part.tensors:
         if name not in names:
-            names[name] = _fresh(f"{last.output}_{part.tensors[name].name.split('.')[-1]}", graph, names)
+            taken = {*graph.tensors, *names.values()}
+            names[name] = fresh_name(f"{last.output}_{part.tensors[name].name.split('.')[-1]}", taken)
     gone = {node.output for node in idle}
     tensors = {name: info for name, info in graph.tensors.items() if name not in gone - {last.output}}
     tensors |= {name: replace(part.tensors[old], name=name) for old, name in names.items() if name not in graph.tensors}
@@ -168,10 +170,3 @@ def _spliced(graph: OpGraph, idle: list[Node], last: Node, root: TensorInfo, pro
             nodes.append(node)
     constants = {**graph.constants} | {names[name]: value for name, value in part.constants.items()}
     return replace(graph, nodes=tuple(nodes), tensors=tensors, constants=constants)
-
-
-def _fresh(name: str, graph: OpGraph, names: dict[str, str]) -> str:
-    taken = {*graph.tensors, *names.values()}
-    while name in taken:
-        name += "_"
-    return name

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.relay_patterns.graph_editing import fresh_name, without_unused
 
 
 def flatten_in_order(graph: OpGraph) -> OpGraph:
@@ -27,22 +28,14 @@ def flatten_in_order(graph: OpGraph) -> OpGraph:
         if flat is None or swap is None or not _keeps_rows(graph, swap, flat, dense):
             continue
         weights = dense.inputs[1]
-        name = f"{weights}_{dense.name}"
-        while name in tensors:
-            name += "_"
+        name = fresh_name(f"{weights}_{dense.name}", tensors)
         constants[name] = _reordered(graph, swap, graph.constants[weights])
         tensors[name] = replace(tensors[weights], name=name)
         changed[swap.name] = None
         changed[flat.name] = replace(flat, inputs=swap.inputs)
         changed[dense.name] = replace(dense, inputs=(flat.output, name))
     nodes = tuple(kept for node in graph.nodes if (kept := changed.get(node.name, node)) is not None)
-    used = {*graph.inputs, *graph.outputs, *(name for node in nodes for name in (*node.inputs, node.output))}
-    return replace(
-        graph,
-        nodes=nodes,
-        tensors={name: info for name, info in tensors.items() if name in used},
-        constants={name: value for name, value in constants.items() if name in used},
-    )
+    return without_unused(replace(graph, nodes=nodes, tensors=tensors, constants=constants))
 
 
 def _maker(graph: OpGraph, makers: Mapping[str, Node], node: Node, op: str) -> Node | None:

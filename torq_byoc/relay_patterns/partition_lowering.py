@@ -15,7 +15,7 @@ from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
 from torq_byoc.relay_patterns.collapse_codes import collapse_codes
 from torq_byoc.relay_patterns.distinct_names import with_distinct_names
 from torq_byoc.relay_patterns.flattening import flatten_in_order
-from torq_byoc.relay_patterns.fold_clips import fold_clips
+from torq_byoc.relay_patterns.fold_shifts import fold_shifts
 from torq_byoc.relay_patterns.group import declare_input, lower_group, source_quantization
 from torq_byoc.relay_patterns.input_orders import load_in_order
 from torq_byoc.relay_patterns.legalize import legalize
@@ -81,7 +81,7 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
             raise _foreign(symbol, type(value).__name__)
     for result in _results(function, values):
         builder.output(tensors[result])
-    graph = absorb_channel_shuffles(collapse_codes(fold_clips(builder.finish()), config))
+    graph = absorb_channel_shuffles(collapse_codes(fold_shifts(builder.finish()), config))
     graph = separate_sums(separate_pools(pool_first(flatten_in_order(graph)), config), config)
     return load_in_order(legalize(separate_outputs(share_repeats(graph)), config))
 

@@ -17,7 +17,8 @@ import numpy as np
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.kernels.windows import window_axes
-from torq_byoc.relay_patterns.arithmetic import keeps_codes
+from torq_byoc.relay_patterns.code_shift import code_shift
+from torq_byoc.relay_patterns.graph_editing import fresh_name
 
 _FUNCTIONS = frozenset({"act", "table", "weighted_max", "weighted_sum", "maximum", "minimum", "sum2"})
 
@@ -44,10 +45,10 @@ def _only_selects(graph: OpGraph, pool: Node) -> bool:
     source, result, rescale = graph.tensors[pool.inputs[0]], graph.tensors[pool.output], pool.rescale
     if source.dtype is not result.dtype or source.dtype.size != 1 or math.prod(result.shape) >= math.prod(source.shape):
         return False
-    low, high = source.dtype.integer_range
-    plain = rescale is None or (keeps_codes(rescale) and rescale.clip_min <= low and rescale.clip_max >= high)
+    shift = None if rescale is None else code_shift(rescale, source.dtype, result.dtype)
+    plain = rescale is None or (shift is not None and shift.changes_nothing(source.dtype, result.dtype))
     walkable = all(axis.is_walkable for axis in window_axes(graph, pool, pool.attrs["kernel"]))
-    return plain and walkable and pool.attrs["pad_value"] <= low
+    return plain and walkable and pool.attrs["pad_value"] <= source.dtype.integer_range[0]
 
 
 def _function_before(graph: OpGraph, pool: Node) -> _Function | None:
@@ -115,9 +116,7 @@ def _with_shape(graph: OpGraph, function: _Function, shape: tuple[int, ...]) -> 
 def _exchanged(graph: OpGraph, pool: Node, function: _Function) -> OpGraph:
     """The graph with the pool in front of the function."""
     source = graph.tensors[function.source]
-    pooled = f"{function.source}_{pool.name}"
-    while pooled in graph.tensors:
-        pooled += "_"
+    pooled = fresh_name(f"{function.source}_{pool.name}", graph.tensors)
     shape = graph.tensors[pool.output].shape
     attrs = {**pool.attrs, "pad_value": source.dtype.integer_range[0]}
     first = replace(pool, inputs=(function.source,), output=pooled, attrs=attrs, rescale=None)

@@ -16,6 +16,7 @@ from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.kernels.rescaling import is_uniform
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.relay_patterns.graph_editing import fresh_name, without_unused
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 _WORTHWHILE = 0.75
@@ -73,9 +74,7 @@ class _Editor:
             if node.op != "transpose" or node.output in needed:
                 kept.append(node)
                 needed.update(node.inputs)
-        used = {*self.graph.inputs, *self.graph.constants, *needed, *(node.output for node in kept)}
-        tensors = {name: info for name, info in self.tensors.items() if name in used}
-        return replace(self.graph, nodes=tuple(kept[::-1]), tensors=tensors)
+        return without_unused(replace(self.graph, nodes=tuple(kept[::-1]), tensors=self.tensors))
 
     def _transpose_behind(self, node: Node) -> Node | None:
         """The transpose back to NHWC behind a pool of channel-last data, if nobody else reads the pool."""
@@ -138,9 +137,7 @@ class _Editor:
 
     def _between(self, node: Node, source: str, shape: Sequence[int]) -> str:
         """A new tensor for what the first half gives: elements of the source."""
-        name = f"{node.output}_half"
-        while name in self.tensors:
-            name += "_"
+        name = fresh_name(f"{node.output}_half", self.tensors)
         self.tensors[name] = replace(self.tensors[source], name=name, shape=tuple(shape))
         return name
 

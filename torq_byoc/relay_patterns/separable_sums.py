@@ -14,6 +14,7 @@ from dataclasses import replace
 from torq_byoc.kernels.graph import Node, OpGraph, TensorInfo
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.relay_patterns.graph_editing import fresh_name
 
 _AXES = (2, 3)
 _WORTHWHILE = 0.75
@@ -54,9 +55,7 @@ def _pays(info: TensorInfo, config: NpuConfig) -> bool:
 
 
 def _pair(graph: OpGraph, node: Node, tensors: dict[str, TensorInfo]) -> list[Node]:
-    name = f"{node.output}_columns"
-    while name in tensors:
-        name += "_"
+    name = fresh_name(f"{node.output}_columns", tensors)
     batch, channels, _, width = graph.tensors[node.inputs[0]].shape
     tensors[name] = TensorInfo(name, (batch, channels, 1, width), DType.INT16)
     columns = {"kind": "sum", "axes": _AXES[:1], "keepdims": True}

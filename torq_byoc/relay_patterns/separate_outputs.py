@@ -8,10 +8,10 @@ two bindings, which the caller is free to place apart, share one address.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.relay_patterns.graph_editing import fresh_name
 
 
 def separate_outputs(graph: OpGraph) -> OpGraph:
@@ -22,7 +22,7 @@ def separate_outputs(graph: OpGraph) -> OpGraph:
     for name in graph.outputs:
         if root[name] in taken:
             info = graph.tensors[name]
-            copy = _fresh(f"{name}_copy", tensors)
+            copy = fresh_name(f"{name}_copy", tensors)
             tensors[copy] = replace(info, name=copy)
             origin = next((node.origin for node in graph.nodes if node.output == name), "")
             attrs = {"begin": (0,) * len(info.shape), "step": (1,) * len(info.shape)}
@@ -32,9 +32,3 @@ def separate_outputs(graph: OpGraph) -> OpGraph:
             taken.add(root[name])
         outputs.append(name)
     return replace(graph, outputs=tuple(outputs), tensors=tensors, nodes=(*graph.nodes, *copies))
-
-
-def _fresh(name: str, known: Collection[str]) -> str:
-    while name in known:
-        name += "_"
-    return name

@@ -9,8 +9,7 @@ values, and the gate is a line through these intervals (``code_lines``).  Forms 
 
 * a gate of 8 bits, then one of 16 bits, whose result equals the correctly rounded function, which is what the table
   holds, for each of the 256 codes;
-* a gate of 16 bits that is one code off at codes whose real result lies next to a tie, if the mean square error
-  against the real function is at most 1.02 times the table's.
+* a gate of 16 bits that is one code off at codes whose real result lies next to a tie (``code_error``).
 
 All are tried on every code in the machine's arithmetic.
 """
@@ -29,6 +28,7 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.npu_model.numerics import fixed_point
 from torq_byoc.relay_patterns.arithmetic import wide_sum
+from torq_byoc.relay_patterns.composites.code_error import is_close
 from torq_byoc.relay_patterns.composites.code_lines import (
     Bands,
     Lines,
@@ -39,9 +39,6 @@ from torq_byoc.relay_patterns.composites.code_lines import (
 )
 from torq_byoc.relay_patterns.composites.emitter import Emitter
 from torq_byoc.relay_patterns.quant_params import QuantParams
-
-MOST_ERROR = 1.02
-"""Mean square error of a form that is not exact, in terms of the table's."""
 
 _TIE = 1e-7
 """Output codes by which bands keep away from ties: what rounding the product's scale to 31 bits may move."""
@@ -95,11 +92,9 @@ def _find(real: bytes, source: QuantParams, out: QuantParams) -> Gated | None:
     if exact is not None:
         return exact
     codes = np.clip(values / out.scale + out.zero_point, *out.dtype.integer_range)
-    most = MOST_ERROR * np.square(problem.wanted - codes).mean()
     for near in _NEAR:
         for form in problem.nearly(codes, near).forms(DType.INT16):
-            found = form.values(problem.codes, source, out)
-            if np.abs(found - problem.wanted).max() <= 1 and np.square(found - codes).mean() <= most:
+            if is_close(form.values(problem.codes, source, out), problem.wanted, codes):
                 return form
     return None
 

@@ -17,12 +17,11 @@ import numpy as np
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.kernels.rescaling import rescaled
 from torq_byoc.relay_patterns.arithmetic import requantization
+from torq_byoc.relay_patterns.composites.code_error import is_close
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
 _ONE_WEIGHT, _TWO_WEIGHTS = 127, 254
 """Largest magnitude of an operand's weight, as one tap or as the sum of two."""
-_MORE_ERROR = 1.02
-"""Mean square error that is accepted, over that of correct rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +86,5 @@ def _checked(
     sums = np.where(x >= 0, above[:, None] * x, below[:, None] * x)
     codes = rescaled(sums, replace(rescale, bias=np.zeros_like(rescale.bias), axis=0), out.dtype, source.dtype)
     real = np.where(x >= 0, x, slopes[:, None] * x) * gain
-    return TwoSlopes(weights.astype(np.int8), rescale) if _is_close(codes, real, out) else None
-
-
-def _is_close(codes: np.ndarray, real: np.ndarray, out: QuantParams) -> bool:
-    """Whether codes are as good as the rounding of the real values, which are in units of a code."""
-    low, high = out.dtype.integer_range
-    exact = np.clip(real + out.zero_point, low, high)
-    rounded = np.clip(np.rint(real) + out.zero_point, low, high)
-    if np.abs(codes - rounded).max() > 1:
-        return False
-    return bool(np.square(codes - exact).sum() <= _MORE_ERROR * np.square(rounded - exact).sum())
+    rounded, exact = (np.clip(values + out.zero_point, *out.dtype.integer_range) for values in (np.rint(real), real))
+    return TwoSlopes(weights.astype(np.int8), rescale) if is_close(codes, rounded, exact) else None

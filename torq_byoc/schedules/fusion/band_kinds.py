@@ -51,8 +51,8 @@ class BandTraffic(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         times: how many bands.
         staying, flowing: operands that stay for several bands, and that each band loads anew.
+        turning: those of the staying ones that are loaded when the outer axis moves on.
         parted, part: operands that each band loads part by part: all parts, and the largest one of each.
-        turning: those of them that are loaded when the outer axis moves on.
         data: what is loaded of tensors, constants left out.
         stored: results that go to XRAM.
         landing: those of them that no node of the segment reads.
@@ -62,9 +62,9 @@ class BandTraffic(msgspec.Struct, frozen=True, gc=False):
     times: int
     staying: int
     flowing: int
+    turning: int
     parted: int
     part: int
-    turning: int
     data: int
     stored: int
     landing: int

@@ -9,7 +9,7 @@ from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.kernels.reference import evaluate
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.fold_clips import fold_clips
+from torq_byoc.relay_patterns.fold_shifts import fold_shifts
 
 SHAPE = (1, 4, 2, 3)
 X = np.random.default_rng(5).integers(-128, 128, (1, 2, 2, 3), dtype=np.int8)
@@ -48,7 +48,7 @@ def clipped(low: int, high: int, *, shift: int = 20, joins: bool = True, is_outp
 )
 def test_clips_that_clip_nothing(options: dict[str, int], ops: list[str]) -> None:
     graph = clipped(**options)
-    after = fold_clips(graph)
+    after = fold_shifts(graph)
     assert [node.op for node in after.nodes] == ops
     assert set(after.outputs) <= set(after.tensors)
     want, got = evaluate(graph, {"x": X}), evaluate(after, {"x": X})
@@ -90,7 +90,7 @@ STEEP = step(3, 3 << 20, 20, -5, -float("inf"), 100)
 )
 def test_moves_join_the_operator_before(act: Rescale, target: DType, folds: bool) -> None:
     graph = moved(act, target, STEEP)
-    after = fold_clips(graph)
+    after = fold_shifts(graph)
     assert [node.op for node in after.nodes] == ["act"] * (1 if folds else 2) + ["maxpool"]
     for offset in range(0, 256, X.size):
         feeds = {"x": np.roll(np.arange(-128, 128, dtype=np.int8), -offset)[: X.size].reshape(X.shape)}
@@ -100,4 +100,4 @@ def test_moves_join_the_operator_before(act: Rescale, target: DType, folds: bool
 
 def test_a_move_stays_where_others_read_the_codes() -> None:
     graph = moved(step(128, 1 << 20, 20, 0, 0, 255), DType.UINT8, STEEP, read_twice=True)
-    assert [node.op for node in fold_clips(graph).nodes] == ["act", "act", "maxpool", "maxpool"]
+    assert [node.op for node in fold_shifts(graph).nodes] == ["act", "act", "maxpool", "maxpool"]

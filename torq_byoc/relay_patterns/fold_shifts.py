@@ -11,18 +11,18 @@ not how its multiplier is written.  Exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
-
-from torq_byoc.kernels.graph import Node, OpGraph, Rescale, TensorInfo
-from torq_byoc.kernels.rescaling import is_uniform, rescaled
+from torq_byoc.kernels.graph import Node, OpGraph, Rescale
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.numerics import clip_bounds
+from torq_byoc.relay_patterns.code_shift import CodeShift, code_shift
+from torq_byoc.relay_patterns.graph_editing import without_unused
 
 _FOLDABLE = ("conv2d", "matmul", "sum2", "mul", "maximum", "minimum", "act", "maxpool", "sumpool", "reduce")
 
 
-def fold_clips(graph: OpGraph) -> OpGraph:
+def fold_shifts(graph: OpGraph) -> OpGraph:
     """The graph without the ``act`` nodes that only move and clip the codes of a tensor nobody else reads."""
     readers = graph.consumers()
     producers: dict[str, Node] = {}
@@ -36,44 +36,22 @@ def fold_clips(graph: OpGraph) -> OpGraph:
             if source is not None and alone and _takes_clip(graph, source, node):
                 del producers[source.output]
                 node = _clipped(graph, source, node, shift)
-            elif shift.by == 0 and _clips_nothing(graph, node, shift) and node.output not in graph.outputs:
+            elif shift.changes_nothing(*_types(graph, node)) and node.output not in graph.outputs:
                 same[node.output] = node.inputs[0]
                 continue
         producers[node.output] = node
-    return replace(graph, nodes=tuple(producers.values()), tensors=_used(graph, tuple(producers.values())))
+    return without_unused(replace(graph, nodes=tuple(producers.values())))
 
 
-@dataclass(frozen=True)
-class _Shift:
-    """code -> min(max(code + by, low), high)."""
-
-    by: int
-    low: int
-    high: int
-
-
-def _shift_of(graph: OpGraph, node: Node) -> _Shift | None:
-    """What an integer ACT pass does to the codes if that is no more than a move and a clip, tried on all of them."""
-    rescale = node.rescale
-    if node.op != "act" or node.attrs.get("mode", "ACT") != "ACT" or rescale is None or len(node.inputs) != 1:
+def _shift_of(graph: OpGraph, node: Node) -> CodeShift | None:
+    """What an ACT pass does to the codes of its operand if that is no more than a move and a clip."""
+    if node.op != "act" or node.attrs.get("mode", "ACT") != "ACT" or node.rescale is None or len(node.inputs) != 1:
         return None
-    source, target = graph.tensors[node.inputs[0]].dtype, graph.tensors[node.output].dtype
-    if source.is_float or target.is_float or source.size > 2 or not is_uniform(rescale):
-        return None
-    first, last = source.integer_range
-    codes = np.arange(first, last + 1)
-    results = rescaled(codes, replace(rescale, axis=None), target, source).astype(np.int64)
-    low, high = clip_bounds(rescale.clip_min, rescale.clip_max, target)
-    inside = np.flatnonzero((results > low) & (results < high))
-    if not inside.size:
-        return None
-    by = int(results[inside[0]] - codes[inside[0]])
-    return _Shift(by, low, high) if np.array_equal(results, np.clip(codes + by, low, high)) else None
+    return code_shift(node.rescale, *_types(graph, node))
 
 
-def _clips_nothing(graph: OpGraph, node: Node, shift: _Shift) -> bool:
-    source, target = graph.tensors[node.inputs[0]].dtype, graph.tensors[node.output].dtype
-    return source is target and (shift.low, shift.high) == target.integer_range
+def _types(graph: OpGraph, node: Node) -> tuple[DType, DType]:
+    return graph.tensors[node.inputs[0]].dtype, graph.tensors[node.output].dtype
 
 
 def _takes_clip(graph: OpGraph, node: Node, clip: Node) -> bool:
@@ -84,7 +62,7 @@ def _takes_clip(graph: OpGraph, node: Node, clip: Node) -> bool:
     return not mine.is_float and mine.size == wanted.size
 
 
-def _clipped(graph: OpGraph, node: Node, clip: Node, shift: _Shift) -> Node:
+def _clipped(graph: OpGraph, node: Node, clip: Node, shift: CodeShift) -> Node:
     """``node`` with the moved zero point and the tighter clip, under the clip's name."""
     assert node.rescale is not None
     own = clip_bounds(node.rescale.clip_min, node.rescale.clip_max, graph.tensors[node.output].dtype)
@@ -93,10 +71,3 @@ def _clipped(graph: OpGraph, node: Node, clip: Node, shift: _Shift) -> Node:
     rescale: Rescale = replace(node.rescale, zero_point=zero_point, clip_min=low, clip_max=high)
     origin = "+".join(dict.fromkeys(f"{node.origin}+{clip.origin}".strip("+").split("+")))
     return replace(node, name=clip.name, output=clip.output, rescale=rescale, origin=origin)
-
-
-def _used(graph: OpGraph, nodes: tuple[Node, ...]) -> dict[str, TensorInfo]:
-    names = {*graph.inputs, *graph.constants, *graph.outputs}
-    for node in nodes:
-        names.update((*node.inputs, node.output))
-    return {name: info for name, info in graph.tensors.items() if name in names}
