@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from tests.end_to_end.float64 import float64_outputs
 from tests.end_to_end.harness import Arrays, Reference
 from tests.relay_patterns.infra import onnxruntime_outputs
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.quantize.evaluation.float64 import float64_outputs
 
 _FED = "__fed"
 

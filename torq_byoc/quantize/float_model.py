@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import cast
 
 import numpy as np
 import onnx
-from onnx.reference import ReferenceEvaluator
 
 from torq_byoc.errors import CalibrationError, choose_from
-from torq_byoc.npu_model.blas import single_threaded
-from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
+from torq_byoc.quantize.evaluation.evaluator import Evaluator
 from torq_byoc.quantize.ranges import OBSERVERS, Range
-from torq_byoc.quantize.response_normalization import LRN
 
 
 def observe(
@@ -41,14 +36,11 @@ def observe(
             f"there is no calibration method {method!r}", remedy=choose_from(method, sorted(OBSERVERS))
         )
     observers = {name: OBSERVERS[method]() for name in tensors}
-    evaluator = ReferenceEvaluator(model, new_ops=[MaxPool, AveragePool, GlobalMaxPool, LRN])
+    evaluator = Evaluator(model)
     for feed in feeds:
-        with warnings.catch_warnings(), np.errstate(all="ignore"), single_threaded():
-            warnings.simplefilter("ignore")
-            # The library declares a list, which is what it returns without ``intermediate``.
-            values = cast(dict[str, np.ndarray], evaluator.run(None, dict(feed), intermediate=True))
+        values = evaluator.tensors(feed)
         for name, observer in observers.items():
-            value = np.asarray(values[name])
+            value = values[name]
             if not np.isfinite(value).all():
                 raise CalibrationError(
                     f"tensor {name} becomes NaN or infinite on the calibration data",

@@ -6,8 +6,8 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
-from torq_byoc.quantize.response_normalization import LRN
+from torq_byoc.quantize.evaluation.fast_pools import AveragePool, GlobalMaxPool, MaxPool
+from torq_byoc.quantize.evaluation.response_normalization import LRN
 
 CASES = [
     {"kernel_shape": [3, 3]},

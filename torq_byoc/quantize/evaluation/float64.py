@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
-from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from tests.end_to_end.harness import Arrays
-from torq_byoc.npu_model.blas import single_threaded
-from torq_byoc.quantize.fast_pools import AveragePool, GlobalMaxPool, MaxPool
-from torq_byoc.quantize.response_normalization import LRN
+from torq_byoc.quantize.evaluation.evaluator import Arrays, Evaluator
 
 
 class DequantizeLinear(OpRun):
@@ -57,16 +55,28 @@ def _along(axis: int, scale: np.ndarray, x: np.ndarray) -> tuple[int, ...]:
     return tuple(-1 if position == axis % x.ndim else 1 for position in range(x.ndim))
 
 
-def float64_outputs(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
+class Float64Evaluator:
+    """Runs a QDQ model with float64 in place of every float32, many times."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._evaluator = Evaluator(_widened(model), (DequantizeLinear, QuantizeLinear))
+
+    def tensors(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
+        """Every tensor of one run by name."""
+        return self._evaluator.tensors(_wide_feeds(feeds))
+
+    def outputs(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
+        """The outputs of one run by name."""
+        return self._evaluator.outputs(_wide_feeds(feeds))
+
+
+def float64_outputs(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Arrays:
     """Outputs by name of a QDQ model whose real-valued arithmetic is float64 throughout."""
-    wide = _widened(model)
-    evaluator = ReferenceEvaluator(
-        wide, new_ops=[DequantizeLinear, QuantizeLinear, MaxPool, AveragePool, GlobalMaxPool, LRN]
-    )
-    inputs = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds.items()}
-    with np.errstate(all="ignore"), single_threaded():
-        results = evaluator.run(None, inputs)
-    return dict(zip([value.name for value in wide.graph.output], results, strict=True))
+    return Float64Evaluator(model).outputs(feeds)
+
+
+def _wide_feeds(feeds: Mapping[str, np.ndarray]) -> Arrays:
+    return {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds.items()}
 
 
 def _widened(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,0 +1,69 @@
+"""One model at every stage of its way to the NPU, side by side: what the accuracy check compares.
+
+A stage can be exchanged for another (``dataclasses.replace``): a program from a container in place of the one that is
+compiled here, or a stage with a known fault, to see that the check finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from torq_byoc.compilation.clock import StageClock
+from torq_byoc.compilation.options import Options
+from torq_byoc.compilation.placement import place
+from torq_byoc.compiled_model import CompiledModel
+from torq_byoc.compiler import compile_model
+from torq_byoc.frontend import prepare
+from torq_byoc.host_module import npu_functions
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.relay_patterns import PartitionedModule, lower_partitions
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """The stages of one model.
+
+    Attributes:
+        original: as the user gave it.
+        prepared: static, folded, every node named: what is quantized.
+        precise: prepared, and quantized (QDQ) where the precision asks for integers; else the same as ``prepared``.
+        precision: "quantized", "int8", "int16", "mixed" or "bf16".
+        parted: the Relax module with its partitions.
+        graphs: operator graph of every partition by symbol: integers, scales gone.
+        compiled: the verified programs and the host module.
+    """
+
+    original: onnx.ModelProto
+    prepared: onnx.ModelProto
+    precise: onnx.ModelProto
+    precision: str
+    parted: PartitionedModule
+    graphs: Mapping[str, OpGraph]
+    compiled: CompiledModel
+
+
+def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: CompiledModel | None = None) -> Stages:
+    """Take a model through all stages.
+
+    Args:
+        model: as ``frontend.load_model`` returns it.
+        options: machine, precision, calibration, decisions.
+        name: how reports call the model.
+        compiled: the result of an earlier compilation, to be checked in place of one made here.
+
+    Raises:
+        TorqError: anything wrong with the model or the options.
+    """
+    placement = place(model, options, StageClock())
+    return Stages(
+        original=model,
+        prepared=prepare(model, dict(options.shapes)),
+        precise=placement.model,
+        precision=placement.precision,
+        parted=placement.parted,
+        graphs=lower_partitions(npu_functions(placement.parted.module), options.config),
+        compiled=compiled or compile_model(model, options, name=name),
+    )

@@ -1,0 +1,1 @@
+"""Running float and QDQ models in numpy, and measuring how far two runs are apart."""
