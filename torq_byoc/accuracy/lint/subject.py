@@ -1,0 +1,49 @@
+"""What the rules look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import onnx
+
+from torq_byoc.accuracy.lint.products import QuantizedProduct, quantized_products
+from torq_byoc.quantize.evaluation.evaluator import Arrays, Evaluator
+
+Feed = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model before code generation, with the data that it is calibrated and judged on.
+
+    Attributes:
+        prepared: the float model (or the quantized one that the user gave), static and folded.
+        precise: its QDQ form; the same model where nothing was quantized here.
+        evaluation: samples that the model is judged on, one feed each.
+        calibration: samples that its ranges come from; empty when there were none.
+        labels: the right class of every evaluation sample, where known.
+    """
+
+    prepared: onnx.ModelProto
+    precise: onnx.ModelProto
+    evaluation: Sequence[Feed] = ()
+    calibration: Sequence[Feed] = ()
+    labels: np.ndarray | None = field(default=None)
+
+    @cached_property
+    def products(self) -> tuple[QuantizedProduct, ...]:
+        """Nodes that multiply by constant integer weights."""
+        return quantized_products(self.precise)
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Runs the prepared model in float."""
+        return Evaluator(self.prepared)
+
+    @cached_property
+    def first_run(self) -> Arrays:
+        """Every tensor of the prepared model on the first evaluation sample; empty without samples."""
+        return self.evaluator.tensors(self.evaluation[0]) if self.evaluation else {}
