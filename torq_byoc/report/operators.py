@@ -25,7 +25,7 @@ PRECISIONS = ("int8", "bf16")
 REWRITTEN = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear")
 """Operators of quantized models: they become the integer form of what stands between them."""
 
-WRITTEN_OUT = EXPANDED | {"MeanVarianceNormalization"}
+WRITTEN_OUT = EXPANDED | {"DynamicQuantizeLinear", "MeanVarianceNormalization"}
 """Operators that ``prepare`` replaces by simpler ones before anything looks at them."""
 
 _QUANTIZATION = frozenset({"quantize", "dequantize"})

@@ -20,7 +20,7 @@ from torq_byoc.frontend.passes.fold_constants import fold_constants
 from torq_byoc.frontend.passes.inline_if import inline_if
 from torq_byoc.frontend.passes.merge_transposes import merge_transposes
 from torq_byoc.frontend.passes.plain_gemm import plain_gemm
-from torq_byoc.frontend.passes.qoperator_to_qdq import qoperator_to_qdq
+from torq_byoc.frontend.passes.qoperators import qoperator_to_qdq
 from torq_byoc.frontend.passes.remove_dead import remove_dead
 from torq_byoc.frontend.passes.remove_identities import remove_identities
 from torq_byoc.frontend.passes.split_dequantize import split_dequantize

@@ -24,7 +24,6 @@ EXPANDED = frozenset(
         "CausalConvWithState",
         "Celu",
         "CenterCropPad",
-        "DynamicQuantizeLinear",
         "HammingWindow",
         "HannWindow",
         "LinearAttention",

@@ -4,7 +4,8 @@ Before: ``y = Gemm(x, w: NxK, c, alpha=2, beta=0.5, transB=1)``
 After:  ``y = Gemm(x, 2 * transpose(w): KxN, 0.5 * c)``
 
 A quantized weight is transposed in its integers: ``DequantizeLinear(w, axis=0)`` becomes
-``DequantizeLinear(transpose(w), axis=1)``.  A Transpose of a quantized weight moves into it alike.
+``DequantizeLinear(transpose(w), axis=1)``.  A Transpose of a quantized weight moves into it alike.  A factor above
+zero goes into its scale, where it leaves a float32 number.
 """
 
 from __future__ import annotations
@@ -49,13 +50,42 @@ def _fold_factors(node: onnx.NodeProto, editor: GraphEditor) -> bool:
     changed = False
     for name, index in (("alpha", 1), ("beta", 2)):
         factor = float(attribute(node, name, 1.0))
-        values = editor.array(node.input[index]) if len(node.input) > index else None
-        if factor != 1.0 and values is not None and values.dtype == np.float32:
-            product = (values.astype(np.float64) * factor).astype(np.float32)
-            node.input[index] = editor.add_constant(product, node.input[index])
+        if factor == 1.0 or len(node.input) <= index:
+            continue
+        values = editor.array(node.input[index])
+        if values is not None and values.dtype == np.float32:
+            folded: str | None = editor.add_constant(_times(values, factor), node.input[index])
+        else:
+            folded = _scaled_dequantize(node.input[index], factor, node, editor)
+        if folded is not None:
+            node.input[index] = folded
             _drop(node, name)
             changed = True
     return changed
+
+
+def _times(values: np.ndarray, factor: float) -> np.ndarray:
+    return (values.astype(np.float64) * factor).astype(np.float32)
+
+
+def _scaled_dequantize(name: str, factor: float, before: onnx.NodeProto, editor: GraphEditor) -> str | None:
+    """A dequantized constant times a factor; None when it is no such constant, or the scale is no number then."""
+    source = editor.producers.get(name)
+    if source is None or source.op_type != "DequantizeLinear" or editor.array(source.input[0]) is None:
+        return None
+    scale = editor.array(source.input[1])
+    if scale is None or scale.dtype != np.float32:
+        return None
+    with np.errstate(all="ignore"):
+        product = _times(scale, factor)
+    if not (np.isfinite(product) & (product >= np.finfo(np.float32).tiny)).all():
+        return None
+    copy = onnx.NodeProto()
+    copy.CopyFrom(source)
+    copy.name, copy.output[0] = editor.fresh_name(source.name), editor.fresh_name(name)
+    copy.input[1] = editor.add_constant(product, source.input[1])
+    editor.insert_before(before, [copy])
+    return copy.output[0]
 
 
 def _transpose_dequantize(node: onnx.NodeProto, editor: GraphEditor) -> bool:

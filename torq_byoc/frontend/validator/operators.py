@@ -13,16 +13,22 @@ OLDEST_OPSET = 7
 
 CONTRIBUTED = frozenset(
     [
-        "QLinearAdd",
-        "QLinearMul",
-        "QLinearGlobalAveragePool",
-        "QLinearAveragePool",
-        "QLinearSigmoid",
-        "QLinearLeakyRelu",
-        "QLinearConcat",
-        "QGemm",
-        "QuantizeLinear",
         "DequantizeLinear",
+        "DynamicQuantizeMatMul",
+        "MatMulIntegerToFloat",
+        "QAttention",
+        "QGemm",
+        "QLinearAdd",
+        "QLinearAveragePool",
+        "QLinearConcat",
+        "QLinearGlobalAveragePool",
+        "QLinearLeakyRelu",
+        "QLinearMul",
+        "QLinearReduceMean",
+        "QLinearSigmoid",
+        "QLinearSoftmax",
+        "QLinearWhere",
+        "QuantizeLinear",
     ]
 )
 """Operators of the domain ``com.microsoft`` that ``prepare`` rewrites into default ones."""
