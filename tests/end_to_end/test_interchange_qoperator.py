@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from tests.end_to_end.exact_integers import F32, Codes, awkward, convolve, window_sums
 from tests.end_to_end.harness import compile_and_compare
@@ -257,5 +257,6 @@ def test_choice():
     held = {**scalar(first, "a"), **scalar(second, "b"), **scalar(result, "y")}
     inputs = ["c", "a", "as", "az", "b", "bs", "bz", "ys", "yz"]
     got = run("QLinearWhere", inputs, {"c": condition, "a": a, "b": b}, held, domain=MS, on_npu=False)
-    terms = (np.where(condition, first.centred(a), 0), first.factor), (np.where(condition, 0, second.centred(b)), second.factor)  # fmt: skip
-    same(got, result.of_terms(*terms))
+    chosen = (np.where(condition, first.centred(a), 0), first.factor)
+    others = (np.where(condition, 0, second.centred(b)), second.factor)
+    same(got, result.of_terms(chosen, others))

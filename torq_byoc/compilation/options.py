@@ -17,6 +17,9 @@ from torq_byoc.schedules.record import DecisionRecord
 
 PRECISIONS = ("auto", "int8", "int16", "bf16")
 
+_QUANTIZED = frozenset({"QuantizeLinear", "ConvInteger", "MatMulInteger"})
+"""Operators that make a prepared model a quantized one: they fix the integers that are computed with."""
+
 Observer = Callable[[str, str], None]
 """Receives (level and pass, text) for every printed level of IR."""
 
@@ -58,7 +61,7 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
         QuantizationError: int8 or int16 is asked of a float model without calibration data, or bf16 of a
             quantized model.
     """
-    quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    quantized = any(node.op_type in _QUANTIZED for node in model.graph.node)
     wanted = options.precision
     if wanted not in PRECISIONS:
         raise QuantizationError(
@@ -69,7 +72,7 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
             raise QuantizationError(
                 "a quantized model cannot be compiled for bf16",
                 where=model.graph.name,
-                why="its QuantizeLinear nodes fix the integer types",
+                why="its operators on integers fix the types",
                 remedy="use --precision auto, or start from the float model",
             )
         return "quantized"

@@ -44,12 +44,13 @@ def _centered(weight: Operand) -> np.ndarray:
     assert weight.quant is not None and weight.constant is not None
     stored = weight.constant
     if not weight.quant.zero_point.any():
-        return stored if stored.dtype in (np.int8, np.int16) else _narrowest(stored.astype(np.int32))
+        return stored if stored.dtype in (np.int8, np.int16) else narrowest(stored.astype(np.int32))
     _, zero_point = weight.quant.expanded(stored.ndim)
-    return _narrowest(stored.astype(np.int32) - zero_point.astype(np.int32))
+    return narrowest(stored.astype(np.int32) - zero_point.astype(np.int32))
 
 
-def _narrowest(values: np.ndarray) -> np.ndarray:
+def narrowest(values: np.ndarray) -> np.ndarray:
+    """The integers as int8 or int16 where all of them fit; as they are otherwise."""
     for dtype in (np.int8, np.int16):
         info = np.iinfo(dtype)
         if values.min() >= info.min and values.max() <= info.max:

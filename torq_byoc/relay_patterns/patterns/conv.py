@@ -19,7 +19,7 @@ from torq_byoc.relay_patterns.quant_params import QuantParams
 from torq_byoc.relay_patterns.registry import Pattern
 from torq_byoc.relay_patterns.view import View, op_name, static_shape
 
-_CONV = ("relax.nn.conv2d", "relax.nn.conv1d")
+CONVOLUTIONS = ("relax.nn.conv2d", "relax.nn.conv1d")
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,15 @@ class Geometry:
 
 
 def _quantized_graph() -> DFPattern:
-    return quantized(activated(biased(one_of(_CONV, dequantized(), dequantized()))))
+    return quantized(activated(biased(one_of(CONVOLUTIONS, dequantized(), dequantized()))))
 
 
 def _float_graph() -> DFPattern:
-    return activated(biased(one_of(_CONV, wildcard(), is_const())))
+    return activated(biased(one_of(CONVOLUTIONS, wildcard(), is_const())))
 
 
-def _layout_reasons(view: View) -> list[str]:
+def layout_reasons(view: View) -> list[str]:
+    """Why the layouts of a convolution are not those of ONNX."""
     attrs = view.require("nn.conv2d", "nn.conv1d").attrs
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
     if layouts in (("NCHW", "OIHW", "NCHW"), ("NCW", "OIW", "NCW")):
@@ -72,7 +73,7 @@ def check_quantized(view: View) -> list[str]:
     conv = view.require("nn.conv2d", "nn.conv1d")
     weight = view.operand(conv.args[1])
     return (
-        _layout_reasons(view)
+        layout_reasons(view)
         + activation_reasons(view.operand(conv.args[0]), "its data")
         + weight_reasons(weight, channel_axis=0)
         + output_reasons(view.output())
@@ -83,7 +84,7 @@ def check_quantized(view: View) -> list[str]:
 def check_float(view: View) -> list[str]:
     """All float32; bias one value a channel."""
     conv = view.require("nn.conv2d", "nn.conv1d")
-    return _layout_reasons(view) + float_reasons(view) + bias_of(view, conv, channel_axis=1).reasons
+    return layout_reasons(view) + float_reasons(view) + bias_of(view, conv, channel_axis=1).reasons
 
 
 def lower_quantized(low: Lowering) -> str:
@@ -104,7 +105,9 @@ def lower_quantized(low: Lowering) -> str:
         axis=1,
         wide=wide_sum(data.dtype, DType.of(weights.dtype)),
     )
-    return _emit(low, conv, weights, Geometry.of(conv).attrs(data.zero_point), out, rescale)
+    return emit_conv(
+        low, conv, low.tensor(conv.args[0]), weights, Geometry.of(conv).attrs(data.zero_point), out, rescale
+    )
 
 
 def lower_float(low: Lowering) -> str:
@@ -112,19 +115,20 @@ def lower_float(low: Lowering) -> str:
     conv = low.view.require("nn.conv2d", "nn.conv1d")
     weights = low.view.operand(conv.args[1]).real().astype(np.float32)
     rescale = float_rescale(bias_of(low.view, conv, channel_axis=1).real, low.bounds(), axis=1)
-    return _emit(low, conv, weights, Geometry.of(conv).attrs(), DType.BF16, rescale)
+    return emit_conv(low, conv, low.tensor(conv.args[0]), weights, Geometry.of(conv).attrs(), DType.BF16, rescale)
 
 
-def _emit(
+def emit_conv(
     low: Lowering,
     conv: Call,
+    data: str,
     weights: np.ndarray,
     attrs: dict[str, object],
     out: QuantParams | DType,
     rescale: Rescale,
 ) -> str:
     """Emit the conv2d; a 1-D convolution gets height 1 on the way in and loses it on the way out."""
-    data, shape = low.tensor(conv.args[0]), static_shape(conv)
+    shape = static_shape(conv)
     if len(shape) == 4:
         return low.emit("conv2d", [data, low.constant(weights)], shape, out, attrs=attrs, rescale=rescale)
     batch, channels, width = low.builder.info(data).shape

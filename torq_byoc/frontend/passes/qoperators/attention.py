@@ -11,6 +11,7 @@ import math
 import numpy as np
 from onnx import TensorProto
 
+from torq_byoc.frontend.passes.qoperators.products import scaled_product
 from torq_byoc.frontend.passes.qoperators.rewriter import Rewrite, Rewriter
 
 _FILL = -10000.0
@@ -18,7 +19,8 @@ _FILL = -10000.0
 
 def _attention(r: Rewriter) -> None:
     heads, hidden = _check(r)
-    projected = r.emit("Add", [r.emit("MatMul", [r.dequantized(0, 3, 6), r.dequantized(1, 4, 7, axis=1)]), r.name(2)])
+    operands = [r.name(0), r.name(1), r.name(6), r.name(7)]
+    projected = r.emit("Add", [scaled_product(r, operands, r.scale(3), r.scale(4)), r.name(2)])
     query, value = (_by_heads(r, projected, place * hidden, heads, hidden, [0, 2, 1, 3]) for place in (0, 2))
     turned = _by_heads(r, projected, hidden, heads, hidden, [0, 2, 3, 1])
     factor = r.attribute("scale", 0.0) or 1.0 / math.sqrt(hidden // heads)

@@ -42,13 +42,15 @@ def _gemm(r: Rewriter) -> None:
 def _matmul_to_float(r: Rewriter) -> None:
     """MatMulIntegerToFloat: inputs a, b, their scales, their zero points, a bias of real numbers.
 
-    With a scale that is known only at run time the product stays one of integers, and is scaled afterwards.
+    What is quantized next is a product between DequantizeLinear and QuantizeLinear.  Otherwise the integers are
+    multiplied as such, and scaled afterwards.
     """
-    if r.editor.array(r.name(2)) is None:
-        scaled_product(r, [r.name(0), r.name(1), r.name(4), r.name(5)], r.scale(2), r.scale(3))
+    reader = r.editor.sole_reader(r.node.output[0])
+    if reader is not None and reader.op_type == "QuantizeLinear" and r.editor.array(r.name(2)) is not None:
+        right = r.dequantized(1, 3, 5, axis=_from_end(r, 1, 1))
+        r.emit("MatMul", [r.dequantized(0, 2, 4), right])
     else:
-        left = r.dequantized(0, 2, 4, axis=_from_end(r, 0, 2))
-        r.emit("MatMul", [left, r.dequantized(1, 3, 5, axis=_from_end(r, 1, 1))])
+        scaled_product(r, [r.name(0), r.name(1), r.name(4), r.name(5)], r.scale(2), r.scale(3))
     if r.name(6):
         r.emit("Add", [r.nodes[-1].output[0], r.name(6)])
     r.finish()
