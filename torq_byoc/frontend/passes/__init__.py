@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from torq_byoc.frontend.passes.affine_to_depthwise import affine_to_depthwise
 from torq_byoc.frontend.passes.batch_norm_to_affine import batch_norm_to_affine
 from torq_byoc.frontend.passes.binary_chains import binary_chains
+from torq_byoc.frontend.passes.byte_codes import byte_codes
+from torq_byoc.frontend.passes.channel_weights import channel_weights
 from torq_byoc.frontend.passes.editor import GraphEditor
 from torq_byoc.frontend.passes.empty_tensors import empty_tensors
 from torq_byoc.frontend.passes.explicit_padding import explicit_padding
@@ -23,6 +25,7 @@ from torq_byoc.frontend.passes.plain_gemm import plain_gemm
 from torq_byoc.frontend.passes.qoperators import qoperator_to_qdq
 from torq_byoc.frontend.passes.remove_dead import remove_dead
 from torq_byoc.frontend.passes.remove_identities import remove_identities
+from torq_byoc.frontend.passes.signed_codes import signed_codes
 from torq_byoc.frontend.passes.split_dequantize import split_dequantize
 from torq_byoc.frontend.passes.store_constants import store_constants
 from torq_byoc.frontend.passes.unroll_recurrent import unroll_recurrent
@@ -40,6 +43,8 @@ PASSES: tuple[CleanUp, ...] = tuple(
     CleanUp(function.__name__, function)
     for function in (
         store_constants,
+        byte_codes,
+        signed_codes,
         fold_constants,
         empty_tensors,
         inline_if,
@@ -53,12 +58,23 @@ PASSES: tuple[CleanUp, ...] = tuple(
         affine_to_depthwise,
         binary_chains,
         plain_gemm,
+        channel_weights,
         remove_dead,
         split_dequantize,
     )
 )
 
-REQUIRED = frozenset({"store_constants", "empty_tensors", "qoperator_to_qdq", "unroll_recurrent", "inline_if"})
+REQUIRED = frozenset(
+    {
+        "store_constants",
+        "byte_codes",
+        "channel_weights",
+        "empty_tensors",
+        "qoperator_to_qdq",
+        "unroll_recurrent",
+        "inline_if",
+    }
+)
 """Passes that later stages rely on; they cannot be disabled."""
 
 __all__ = ["PASSES", "REQUIRED", "CleanUp", "GraphEditor"]

@@ -99,16 +99,22 @@ def _transpose_dequantize(node: onnx.NodeProto, editor: GraphEditor) -> bool:
 def _permuted_dequantize(name: str, perm: Sequence[int], before: onnx.NodeProto, editor: GraphEditor) -> str | None:
     """A DequantizeLinear of the permuted integers; None when ``name`` is not a dequantized constant."""
     source = editor.producers.get(name)
-    if source is None or source.op_type != "DequantizeLinear" or attribute(source, "block_size", 0):
+    if source is None or source.op_type != "DequantizeLinear":
         return None
     integers, scale = editor.array(source.input[0]), editor.array(source.input[1])
     if integers is None or scale is None or integers.ndim != len(perm):
         return None
     axis = int(attribute(source, "axis", 1)) % max(integers.ndim, 1) if scale.size > 1 else 0
-    stored = editor.add_constant(integers.transpose(perm), source.input[0])
+    blocks = int(attribute(source, "block_size", 0))
+    operands = [*source.input]
+    for position in range(len(operands) if blocks else 1):
+        values = editor.array(operands[position])
+        if values is not None:
+            operands[position] = editor.add_constant(values.transpose(perm), operands[position])
     output = editor.fresh_name(name)
     extra: dict[str, Any] = {"axis": list(perm).index(axis)} if scale.size > 1 else {}
-    copy = editor.node("DequantizeLinear", [stored, *source.input[1:]], output, source, **extra)
+    extra |= {"block_size": blocks} if blocks else {}
+    copy = editor.node("DequantizeLinear", operands, output, source, **extra)
     editor.insert_before(before, [copy])
     return output
 
