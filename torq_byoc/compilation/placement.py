@@ -10,7 +10,8 @@ import onnx
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options, arithmetic_of, resolve_precision, unused_requests
 from torq_byoc.errors import ScheduleError, choose_from
-from torq_byoc.frontend import prepare_with_notes, to_relax
+from torq_byoc.frontend import prepare, prepare_with_notes, to_relax
+from torq_byoc.frontend.float_weights import float_weights
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.data import doubts
@@ -59,6 +60,9 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
             quantized = quantize_model(prepared, options.calibration, precision=precision)
             warnings = doubts(prepared, options.calibration or {})
             prepared = quantized
+    elif precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
+        with clock.stage("import"):
+            prepared = prepare(plain)  # batch norms can be folded into weights now
     with clock.stage("partition"):
         parted = partition(to_relax(prepared), arithmetic_of(precision), options.config)
     notes = (*preparation.notes, *unused_requests(precision, options))

@@ -21,11 +21,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from torq_byoc.errors import CalibrationError, QuantizationError
+from torq_byoc.frontend.float_weights import StoredWeights, float_weights, stored_weights
 from torq_byoc.quantize import parameters, rules
 from torq_byoc.quantize.add_scales import share_add_units
 from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.float_model import observe
+from torq_byoc.quantize.kept_weights import kept_weights
 from torq_byoc.quantize.parameters import TensorQuantization
 from torq_byoc.quantize.prelu_inputs import centre_prelu_inputs
 
@@ -43,7 +45,8 @@ def quantize_model(
     """Quantize a prepared float model.
 
     Args:
-        model: as ``frontend.prepare`` returns it: static shapes, batch norm folded.
+        model: as ``frontend.prepare`` returns it: static shapes, batch norm folded.  Weights that it stores
+            as int8 codes keep them.
         calibration: arrays by input name; the first axis counts samples.
         precision: type of activations, "int8" or "int16"; weights are int8 a channel, biases int32.
         method: calibrator (``ranges.OBSERVERS``).
@@ -55,8 +58,9 @@ def quantize_model(
     """
     if calibration is None:
         raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
-    model = _with_opset(model, OPSETS[precision])
-    writer = _Writer(model, precision)
+    stored = stored_weights(model)
+    model = _with_opset(float_weights(model), OPSETS[precision])
+    writer = _Writer(model, precision, stored)
     ranges = observe(model, samples(model, calibration), writer.to_observe(), method, progress)
     return writer.write({name: parameters.activation(found, precision) for name, found in ranges.items()})
 
@@ -79,8 +83,8 @@ def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
 class _Writer:
     """Rewrites the nodes of one model in order."""
 
-    def __init__(self, model: onnx.ModelProto, precision: str) -> None:
-        self.model, self.precision = model, precision
+    def __init__(self, model: onnx.ModelProto, precision: str, stored: Mapping[str, StoredWeights]) -> None:
+        self.model, self.precision, self.stored = model, precision, stored
         self.graph = model.graph
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
         values = (*self.graph.value_info, *self.graph.input, *self.graph.output)
@@ -310,7 +314,9 @@ class _Writer:
         if node.op_type == "ConvTranspose" and any(a.name == "group" and a.i > 1 for a in node.attribute):
             axis = None  # its weights name only the channels within a group
         offset = self._bias_values(node)
-        codes, scale = parameters.weights(values, axis, parameters.bias_floor(offset, input_scale), input_scale)
+        floor = parameters.bias_floor(offset, input_scale)
+        kept = kept_weights(self.stored.get(weight), values, axis, floor)
+        codes, scale = kept or parameters.weights(values, axis, floor, input_scale)
         copy.input[0] = self._dequantize(data, f"{label}_0")
         copy.input[1] = self._dequantized_constant(f"{weight}_for_{label}", codes, scale, axis)
         if len(node.input) > 2 and node.input[2] and offset is not None:

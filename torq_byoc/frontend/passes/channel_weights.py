@@ -29,52 +29,45 @@ def channel_weights(editor: GraphEditor) -> int:
 
 
 def _recode(node: onnx.NodeProto, editor: GraphEditor) -> bool:
-    scale = editor.array(node.input[1])
-    if scale is None or scale.size == 1 or node.output[0] in editor.output_names:
-        return False
-    reader = editor.sole_reader(node.output[0])
-    axis = None if reader is None else _channel_axis(reader, node.output[0], editor)
-    blocked = blocks_of(node) > 0
-    if axis is None and not blocked:
-        return False
-    shape = editor.static_shape(node.input[0])
-    if (
-        axis is not None
-        and not blocked
-        and int(attribute(node, "axis", 1)) % len(shape or (1,)) == axis % len(shape or (1,))
-    ):
+    scale, rank = editor.array(node.input[1]), len(editor.shapes.get(node.input[0], ()))
+    if scale is None or len(editor.readers.get(node.output[0], [])) > 1:
+        return False  # readers get copies of their own in ``split_dequantize``
+    blocked, axis = blocks_of(node) > 0, _channel_axis(node, rank, editor)
+    if not blocked and (axis is None or scale.size == 1 or axis == int(attribute(node, "axis", 1)) % max(rank, 1)):
         return False
     values = dequantized_values(node, editor)
     if values is None or not np.isfinite(values).all():
         return False
     if axis is None:
-        floats = editor.add_constant(values.astype(np.float32), node.output[0])
-        return editor.bypass(node, floats)
-    _replace(node, values, axis, editor)
+        editor.store_result(node.output[0], values.astype(scale.dtype), node)
+        editor.remove(node)
+    else:
+        _replace(node, values, axis, editor)
     return True
 
 
-def _channel_axis(reader: onnx.NodeProto, name: str, editor: GraphEditor) -> int | None:
-    """The axis of the output channels if ``name`` is the weight of a layer with quantized data, else None."""
-    if reader.op_type not in _CHANNELS or len(reader.input) < 2 or reader.input[1] != name:
+def _channel_axis(node: onnx.NodeProto, rank: int, editor: GraphEditor) -> int | None:
+    """The axis of the output channels if the node makes the weights of a layer with quantized data, else None."""
+    reader = editor.sole_reader(node.output[0])
+    if reader is None or reader.op_type not in _CHANNELS or reader.input[1] != node.output[0] or rank < 2:
         return None
     data = editor.producers.get(reader.input[0])
     if data is None or data.op_type != "DequantizeLinear" or editor.array(data.input[0]) is not None:
         return None
-    return 0 if reader.op_type == "Gemm" and attribute(reader, "transB", 0) else _CHANNELS[reader.op_type]
+    turned = reader.op_type == "Gemm" and bool(attribute(reader, "transB", 0))
+    return 0 if turned else _CHANNELS[reader.op_type] % rank
 
 
 _CHANNELS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": -1}
 
 
 def _replace(node: onnx.NodeProto, values: np.ndarray, axis: int, editor: GraphEditor) -> None:
-    place = axis % values.ndim
-    others = tuple(i for i in range(values.ndim) if i != place) if _by_channel(values, node, editor) else None
+    others = tuple(i for i in range(values.ndim) if i != axis) if _by_channel(values, node, editor) else None
     peak = np.abs(values).max(axis=others, keepdims=True)
     scale = np.maximum(peak / _LAST_CODE, np.finfo(np.float32).tiny).astype(np.float32)
     codes = np.clip(np.rint(values / scale.astype(np.float64)), -_LAST_CODE, _LAST_CODE).astype(np.int16)
     vector = scale.reshape(-1) if scale.size > 1 else scale.reshape(())
-    extra: dict[str, Any] = {"axis": place} if scale.size > 1 else {}
+    extra: dict[str, Any] = {"axis": axis} if scale.size > 1 else {}
     stored = [editor.add_constant(value, node.input[0]) for value in (codes, vector)]
     editor.replace(node, [editor.node("DequantizeLinear", stored, node.output[0], node, **extra)])
 

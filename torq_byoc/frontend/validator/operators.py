@@ -16,6 +16,7 @@ CONTRIBUTED = frozenset(
         "DequantizeLinear",
         "DynamicQuantizeMatMul",
         "MatMulIntegerToFloat",
+        "MatMulNBits",
         "QAttention",
         "QGemm",
         "QLinearAdd",

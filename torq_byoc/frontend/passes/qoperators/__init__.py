@@ -12,7 +12,15 @@ from __future__ import annotations
 
 from torq_byoc.frontend.graph import DEFAULT_DOMAINS
 from torq_byoc.frontend.passes.editor import GraphEditor
-from torq_byoc.frontend.passes.qoperators import attention, dynamic, elementwise, pooling, products, softmax
+from torq_byoc.frontend.passes.qoperators import (
+    attention,
+    dynamic,
+    elementwise,
+    packed_weights,
+    pooling,
+    products,
+    softmax,
+)
 from torq_byoc.frontend.passes.qoperators.rewriter import Rewrite, Rewriter
 
 REWRITES: dict[tuple[str, str], Rewrite] = {
@@ -22,6 +30,7 @@ REWRITES: dict[tuple[str, str], Rewrite] = {
     **pooling.REWRITES,
     **dynamic.REWRITES,
     **attention.REWRITES,
+    **packed_weights.REWRITES,
 }
 
 _FIRST_OPSET = 10
