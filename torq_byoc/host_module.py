@@ -39,10 +39,11 @@ _WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
 class _CallRewriter(relax.PyExprMutator):
     """Calls of partitions become calls of the runtime with the program as a constant; extremes may be infinite."""
 
-    def __init__(self, module: tvm.IRModule, programs: Mapping[str, bytes]) -> None:
+    def __init__(self, module: tvm.IRModule, programs: Mapping[str, bytes], runtime: str) -> None:
         super().__init__(module)
         self.module = module
         self.programs = programs
+        self.runtime = runtime
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
@@ -55,7 +56,7 @@ class _CallRewriter(relax.PyExprMutator):
         outputs = call.ty
         if isinstance(outputs, relax.TupleType):
             outputs = list(outputs.fields)
-        return relax.call_dps_packed(RUN_FUNCTION, arguments, outputs)
+        return relax.call_dps_packed(self.runtime, arguments, outputs)
 
     def _extreme(self, call: relax.Call) -> relax.Expr:
         dtype = str(call.ty.dtype)
@@ -64,17 +65,20 @@ class _CallRewriter(relax.PyExprMutator):
         return relax.op.astype(found, dtype)
 
 
-def with_runtime_calls(module: tvm.IRModule, programs: Mapping[str, bytes]) -> tvm.IRModule:
+def with_runtime_calls(
+    module: tvm.IRModule, programs: Mapping[str, bytes], runtime: str = RUN_FUNCTION
+) -> tvm.IRModule:
     """Replace calls of partitions by runtime calls and drop the partitions.
 
     Args:
         module: a partitioned module.
         programs: for every partition the bytes that its call carries: the packed program, or a reference.
+        runtime: the global function that is called.
 
     Returns:
         A module that TVM's default pipeline can build.
     """
-    rewriter = _CallRewriter(module, programs)
+    rewriter = _CallRewriter(module, programs, runtime)
     for var, function in module.functions.items():
         if isinstance(function, relax.Function) and not is_npu_function(function):
             rewriter.builder_.update_func(var, rewriter.visit_expr(function))

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.depth import Encoder, encoder_model
 from tests.codegen.infra import residual_graph
-from tests.end_to_end.harness import Reference
 from tests.end_to_end.random_graphs import seeded_graph
+from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.hl import RunProgram, SliceRun
@@ -29,14 +29,14 @@ CONFIG = preset("lram64")
 def encoder_graph() -> OpGraph:
     """A transformer encoder layer: products, folds of two tensors, reductions, transposes; odd sizes."""
     model = prepare(encoder_model(1, Encoder(tokens=37, width=34, heads=2, inner=68)))
-    (graph,) = Reference.of(model, "bf16", CONFIG).graphs.values()
+    (graph,) = IntegerReference.of(model, "bf16", CONFIG).graphs.values()
     return graph
 
 
 def random_graph(seed: int, dtype: str) -> OpGraph:
     """The largest partition of a random model."""
     precision = "bf16" if dtype == "float32" else "quantized"
-    graphs = Reference.of(prepare(seeded_graph(seed, dtype).model), precision, CONFIG).graphs
+    graphs = IntegerReference.of(prepare(seeded_graph(seed, dtype).model), precision, CONFIG).graphs
     return max(graphs.values(), key=lambda graph: len(graph.nodes))
 
 

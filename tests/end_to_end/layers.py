@@ -12,9 +12,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from tests.end_to_end.harness import Arrays, Reference
 from tests.relay_patterns.infra import onnxruntime_outputs
+from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.quantize.evaluation.float64 import float64_outputs
 
 _FED = "__fed"
@@ -91,7 +92,7 @@ class LayerDistances:
 def quantized_layers(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> LayerDistances:
     """Compare every quantized tensor of a prepared QDQ model."""
     names = quantized_tensors(model)
-    ours = Reference.of(exposing(model, names), "quantized", config).run(feeds)
+    ours = IntegerReference.of(exposing(model, names), "quantized", config).run(feeds)
     values = {name: ours[name] for name in names}
     layered, inputs = _layered(model, values, feeds)
     exact = float64_outputs(layered, inputs)
@@ -116,7 +117,7 @@ def end_to_end(model: onnx.ModelProto, feeds: Arrays, config: NpuConfig) -> EndT
     """Whole runs of a prepared QDQ model: layers inherit what those before them moved."""
     names = quantized_tensors(model)
     exposed = exposing(model, names)
-    ours = Reference.of(exposed, "quantized", config).run(feeds)
+    ours = IntegerReference.of(exposed, "quantized", config).run(feeds)
     exact = float64_outputs(exposed, feeds)
     order = [value.name for value in exposed.graph.output]
     rounded = dict(zip(order, onnxruntime_outputs(exposed, feeds), strict=True))
@@ -131,7 +132,7 @@ def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.abs(a.reshape(b.shape).astype(np.int64) - b.astype(np.int64))
 
 
-def float_layers(model: onnx.ModelProto, reference: Reference, feeds: Arrays) -> dict[str, float]:
+def float_layers(model: onnx.ModelProto, reference: IntegerReference, feeds: Arrays) -> dict[str, float]:
     """Cosine of every layer of a prepared float model; ``reference`` has just run on ``feeds``.
 
     A layer is a fused group; its result is that of the last ONNX node it came from.
@@ -139,8 +140,9 @@ def float_layers(model: onnx.ModelProto, reference: Reference, feeds: Arrays) ->
     result_of = {node.name: node.output[0] for node in model.graph.node if len(node.output) == 1}
     values: Arrays = {}
     known = _values(_inferred(model))
-    for symbol, _, tensors in reference.calls:
-        for node in reference.graphs[symbol].nodes:
+    for call in reference.calls:
+        tensors = call.tensors
+        for node in reference.graphs[call.symbol].nodes:
             name = result_of.get(node.origin.split("+")[-1])
             kind = known[name].type.tensor_type if name in known else None
             if kind is None or kind.elem_type != TensorProto.FLOAT:

@@ -1,0 +1,245 @@
+"""Every layer of a model at every stage, on a few samples.
+
+========  ==============================================================================================
+wanted    the prepared float model; for a model that carries its scales, QDQ semantics in float64
+precise   QDQ semantics in float64, end to end
+integers  the operator graphs in the machine's arithmetic, end to end
+alone     the layer in float64, reading what was wanted of the layers before it
+rounded   the layer in float64, reading the integers of the layers before it
+========  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from torq_byoc.accuracy.code_use import CodeCensus, CodeUse
+from torq_byoc.accuracy.layered import LayeredEvaluator
+from torq_byoc.accuracy.layers import Codes, Layer, layers_of
+from torq_byoc.accuracy.metrics import Comparison, Figures
+from torq_byoc.accuracy.references.float_reference import float_reference
+from torq_byoc.accuracy.references.integer_reference import IntegerReference
+from torq_byoc.accuracy.stages import Stages
+from torq_byoc.quantize.evaluation.evaluator import Arrays
+from torq_byoc.quantize.evaluation.float64 import Float64Evaluator
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """Part of a layer's result, such as one operand of a concatenation.
+
+    Attributes:
+        name: of the operand.
+        overall, local: as in ``LayerRow``.
+        dead: channels of the part that are one constant here, though not in the reference.
+    """
+
+    name: str
+    overall: Figures
+    local: Figures
+    dead: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Distance in quantization steps."""
+
+    worst: float
+    mean: float
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """What the check found out about one layer.
+
+    Attributes:
+        overall: of the NPU's result (of QDQ semantics where the NPU's is not to be seen), end to end.
+        local: of the layer alone.
+        rounding: of the machine's integers from the layer in float64 that reads the same integers; None where they are
+            not to be seen.
+        use: what the quantizer does to the layer's values; None for floats.
+        dead: channels that are one constant here, though not in the reference.
+        worst_channel: index and SQNR of the worst channel end to end; None for a single one.
+        same_best: part of the places at which the largest channel is the right one.
+        parts: operands of a concatenation.
+        on_npu: whether the NPU's own result was compared.
+    """
+
+    layer: Layer
+    overall: Figures
+    local: Figures
+    rounding: Steps | None
+    use: CodeUse | None
+    dead: tuple[int, ...]
+    worst_channel: tuple[int, float] | None
+    same_best: float | None
+    parts: tuple[PartRow, ...]
+    on_npu: bool
+
+
+class LayerCheck:
+    """Takes in samples and gives the rows.
+
+    Args:
+        stages: of the model.
+    """
+
+    def __init__(self, stages: Stages) -> None:
+        self.layers = layers_of(stages)
+        self._carries_scales = stages.precise is stages.prepared or stages.precision == "quantized"
+        self._integers = stages.precision != "bf16"
+        self._float = None if self._carries_scales and self._integers else float_reference(stages.prepared)
+        self._precise = Float64Evaluator(stages.precise) if self._integers else None
+        stored = {_stored(layer): layer for layer in self.layers}
+        visible = {name: layer for name, layer in stored.items() if layer.place}
+        self._alone = None if self._carries_scales else LayeredEvaluator(stages.precise, list(stored))
+        self._rounded = LayeredEvaluator(stages.precise, list(visible)) if visible else None
+        self._reference = IntegerReference.over(stages.precise, stages.parted.module, stages.graphs)
+        self._tallies = {name: _Tally(layer) for name, layer in stored.items()}
+        self._visible = visible
+
+    def take(self, feeds: Mapping[str, np.ndarray]) -> None:
+        """Run all stages on one sample."""
+        wanted, precise = self._end_to_end(feeds)
+        integers = self._run_integers(feeds)
+        alone = self._run_alone(wanted, feeds)
+        rounded = self._rounded.outputs(integers, feeds) if self._rounded else {}
+        for name, tally in self._tallies.items():
+            layer = tally.layer
+            values = _Values(
+                wanted=wanted[layer.tensor],
+                found=_real(layer.codes, integers.get(name, precise[name])),
+                before=precise[layer.precise] if self._carries_scales and self._integers else wanted[layer.tensor],
+                alone=_real(layer.codes, alone[name]) if name in alone else None,
+                rounded=rounded.get(name),
+                integers=integers.get(name),
+            )
+            tally.update(values)
+
+    def rows(self) -> tuple[LayerRow, ...]:
+        """In the order of the model."""
+        return tuple(tally.row() for tally in self._tallies.values())
+
+    def _end_to_end(self, feeds: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
+        """What is wanted by tensor of the prepared model, and what is stored by name in the precise one."""
+        if self._float is None:
+            assert self._precise is not None
+            precise = self._precise.tensors(feeds)
+            return {layer.tensor: _real(layer.codes, precise[_stored(layer)]) for layer in self.layers}, precise
+        wanted = {**feeds, **self._float.tensors(feeds)}
+        return wanted, self._precise.tensors(feeds) if self._precise else wanted
+
+    def _run_integers(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
+        self._reference.run(feeds)
+        tensors = {call.symbol: call.tensors for call in self._reference.calls}
+        found = {}
+        for name, layer in self._visible.items():
+            assert layer.place is not None
+            values = tensors[layer.place.symbol][layer.place.tensor]
+            found[name] = values if layer.codes else values.astype(np.float32)
+        return found
+
+    def _run_alone(self, wanted: Arrays, feeds: Mapping[str, np.ndarray]) -> Arrays:
+        if self._alone is None:
+            return {}
+        given = {name: _stored_form(tally.layer.codes, wanted[tally.layer.tensor]) for name, tally in self._tallies.items()}
+        return self._alone.outputs(given, feeds)
+
+
+def _stored(layer: Layer) -> str:
+    """Name of what the precise model stores of a layer."""
+    return layer.codes.name if layer.codes else layer.precise
+
+
+def _real(codes: Codes | None, stored: np.ndarray) -> np.ndarray:
+    return codes.dequantize(stored) if codes else stored
+
+
+def _stored_form(codes: Codes | None, values: np.ndarray) -> np.ndarray:
+    return codes.quantize(values) if codes else values
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """One layer on one sample, real values but for ``rounded`` and ``integers``, which are as they are stored.
+
+    ``before`` is what the quantizer is given.
+    """
+
+    wanted: np.ndarray
+    found: np.ndarray
+    before: np.ndarray
+    alone: np.ndarray | None
+    rounded: np.ndarray | None
+    integers: np.ndarray | None
+
+
+@dataclass(eq=False)
+class _Tally:
+    """What is gathered about one layer."""
+
+    layer: Layer
+    overall: Comparison = field(default_factory=Comparison)
+    local: Comparison = field(default_factory=Comparison)
+    worst_steps: float = 0.0
+    steps: float = 0.0
+    stepped: int = 0
+    on_npu: bool = False
+
+    def __post_init__(self) -> None:
+        self.census = CodeCensus(self.layer.codes, self.layer.axis) if self.layer.codes else None
+        self.parts = [(Comparison(), Comparison()) for _ in self.layer.operands]
+
+    def update(self, values: _Values) -> None:
+        """Take in one sample."""
+        found = values.found.reshape(values.wanted.shape)
+        self._compare(self.overall, [part[0] for part in self.parts], values.wanted, found)
+        if values.alone is not None:
+            self._compare(self.local, [part[1] for part in self.parts], values.wanted, values.alone)
+        if values.integers is not None and values.rounded is not None:
+            self._round(values.rounded, values.integers.reshape(values.rounded.shape), values.alone is None)
+        if self.census:
+            self.census.update(values.before)
+
+    def _compare(self, whole: Comparison, parts: list[Comparison], wanted: np.ndarray, found: np.ndarray) -> None:
+        axis = self.layer.axis
+        whole.update(wanted, found, axis)
+        for comparison, (_, first, end) in zip(parts, self.layer.operands, strict=True):
+            own = [np.take(values, range(first, end), axis) for values in (wanted, found)]
+            comparison.update(*own, axis)
+
+    def _round(self, rounded: np.ndarray, integers: np.ndarray, is_local: bool) -> None:
+        """Distance of the integers; where the layer was not run on wanted values, this is its local error too."""
+        self.on_npu = True
+        codes = self.layer.codes
+        if codes:
+            distance = np.abs(integers.astype(np.int64) - rounded.astype(np.int64))
+            self.worst_steps = max(self.worst_steps, float(distance.max(initial=0)))
+            self.steps += float(distance.sum())
+            self.stepped += distance.size
+        if is_local:
+            pair = _real(codes, rounded), _real(codes, integers)
+            self._compare(self.local, [part[1] for part in self.parts], *pair)
+
+    def row(self) -> LayerRow:
+        """What the samples so far say."""
+        channels = self.overall.channel_sqnr()
+        worst = (int(channels.argmin()), float(channels.min())) if channels.size > 1 else None
+        return LayerRow(
+            self.layer,
+            self.overall.figures(),
+            self.local.figures(),
+            Steps(self.worst_steps, self.steps / self.stepped) if self.stepped else None,
+            self.census.use() if self.census else None,
+            self.overall.dead_channels(),
+            worst,
+            self.overall.agreement(),
+            tuple(
+                PartRow(name, overall.figures(), local.figures(), overall.dead_channels())
+                for (name, _, _), (overall, local) in zip(self.layer.operands, self.parts, strict=True)
+            ),
+            self.on_npu,
+        )
