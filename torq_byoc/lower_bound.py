@@ -40,6 +40,8 @@ def model_floor(model: onnx.ModelProto, precision: str, npu_macs: int, config: N
             continue
         amount = _macs(node, graph)
         data, weight = graph.stored(node.input[0]), graph.stored(node.input[1])
+        if DType.BF16 in (data, weight):  # an operator of a mixed model that has no integer form
+            data = weight = DType.BF16
         macs += amount
         weight_bytes = 0
         for name in node.input[1:]:

@@ -46,7 +46,7 @@ def compile_and_compare(
     compiled = torq_byoc.compile(
         model,
         hw=config,
-        precision="bf16" if precision == "bf16" else "auto",
+        precision="auto" if precision == "quantized" else precision,
         schedule=schedule,
         disable_passes=disable_passes,
     )

@@ -1,7 +1,8 @@
-"""Small random ONNX graphs: quantized (QDQ) ones in int8, uint8 or int16, and float ones for bf16.
+"""Small random ONNX graphs: quantized (QDQ) ones in int8, uint8 or int16, float ones for bf16, and mixed ones.
 
 A graph grows operator by operator.  Every result of a quantized graph is quantized with parameters that fit the
 values seen in onnxruntime for a random input, then distorted: saturating scales, zero points at the edges.
+In a mixed graph some operators have float parameters, and some of their results are not quantized.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.relay_patterns.infra import Model, onnxruntime_outputs, random_feeds
 
 MAX_ELEMENTS = 50_000
 QUANTIZED = ("int8", "uint8", "int16")
+MIXED = "mixed"
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,16 @@ class Grower:
     model: Model = field(default_factory=Model)
     live: list[Live] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
+    island: bool = False
+    """Whether the operator under construction works in floats among quantized ones."""
 
     @property
     def quantized(self) -> bool:
-        return self.dtype != "float32"
+        return self.dtype != "float32" and not self.island
+
+    def enter(self, source: Live) -> None:
+        """Choose the arithmetic of the next operator."""
+        self.island = self.dtype == MIXED and (source.dtype == "float32" or self.choices.chance(25))
 
     # -- operands --------------------------------------------------------------------------------------
 
@@ -70,9 +78,10 @@ class Grower:
         if not self.quantized:
             tensor = Live(self.model.input(shape), shape, "float32")
         else:
-            scale, zero = float(np.float32(10.0 ** self.rng.uniform(-2.5, -0.5))), self.zero_point(self.dtype)
-            scale = scale / 256 if self.dtype == "int16" else scale
-            tensor = Live(self.model.input(shape, self.dtype), shape, self.dtype, scale, zero)
+            dtype = self.choices.pick(QUANTIZED) if self.dtype == MIXED else self.dtype
+            scale, zero = float(np.float32(10.0 ** self.rng.uniform(-2.5, -0.5))), self.zero_point(dtype)
+            scale = scale / 256 if dtype == "int16" else scale
+            tensor = Live(self.model.input(shape, dtype), shape, dtype, scale, zero)
         self.live.append(tensor)
         return tensor
 
@@ -88,7 +97,7 @@ class Grower:
 
     def read(self, tensor: Live) -> str:
         """The tensor as floats."""
-        if not self.quantized:
+        if tensor.dtype == "float32":
             return tensor.name
         return self.model.dequantize(tensor.name, tensor.scale, tensor.zero_point, tensor.dtype)
 
@@ -150,9 +159,9 @@ class Grower:
         values = self.values(name)
         if not np.isfinite(values).all():
             raise UnfitError
-        if not self.quantized:
+        if self.dtype == "float32" or (self.island and self.choices.chance(50)):
             tensor = Live(name, values.shape, "float32")
-        elif like is not None and self.choices.chance(75):
+        elif like is not None and like.dtype != "float32" and self.choices.chance(75):
             codes = self.model.quantize(name, like.scale, like.zero_point, like.dtype)
             tensor = Live(codes, values.shape, like.dtype, like.scale, like.zero_point)
         else:
@@ -161,7 +170,8 @@ class Grower:
         return tensor
 
     def _requantized(self, name: str, values: np.ndarray) -> Live:
-        dtype = self.dtype if self.choices.chance(85) else self.choices.pick(QUANTIZED)
+        kept = self.dtype != MIXED and self.choices.chance(85)
+        dtype = self.dtype if kept else self.choices.pick(QUANTIZED)
         info = np.iinfo(dtype)
         low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
         factor = self.choices.pick((1.0, 1.0, 0.5, 1.7))
@@ -194,6 +204,7 @@ def grow(choices: Choices, dtype: str, operators: int, only: str | None = None) 
         for _attempt in range(6 if only is None else 1):
             kind = choices.pick(kinds)
             source = grower.live[-1] if choices.chance(80) else choices.pick(grower.live)
+            grower.enter(source)
             if _applied(OPERATORS[kind], grower, source):
                 grower.operators.append(kind)
                 break

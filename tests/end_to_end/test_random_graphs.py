@@ -16,7 +16,7 @@ from tests.end_to_end.choices import Drawn, Seeded, some_of
 from tests.end_to_end.harness import Outcome, compile_and_compare
 from tests.end_to_end.layers import cosine
 from tests.end_to_end.partial_schedules import partial_record
-from tests.end_to_end.random_graphs import QUANTIZED, RandomGraph, graphs, seeded_graph
+from tests.end_to_end.random_graphs import MIXED, QUANTIZED, RandomGraph, graphs, seeded_graph
 from tests.end_to_end.random_operators import OPERATORS
 from tests.relay_patterns.infra import onnxruntime_outputs
 from torq_byoc.codegen.passes import NAMES
@@ -54,17 +54,18 @@ def check(
     config: NpuConfig,
     disabled: tuple[str, ...] = (),
     schedule: DecisionRecord | None = None,
+    precision: str | None = None,
 ) -> Outcome | None:
     """Compile, verify, simulate; compare with the reference bit for bit and with onnxruntime in its tolerance."""
     if not graph.operators:
         return None
-    quantized = graph.dtypes[0] != "float32"
+    precision = precision or ("bf16" if graph.dtypes[0] == "float32" else "quantized")
     try:
         outcome = compile_and_compare(
             graph.model,
             graph.feeds,
             config,
-            precision="quantized" if quantized else "bf16",
+            precision=precision,
             disable_passes=disabled,
             schedule=schedule,
         )
@@ -109,6 +110,12 @@ def test_bf16_graphs(graph: RandomGraph, config: NpuConfig) -> None:
     check(graph, config)
 
 
+@given(graph=graphs((MIXED,)), config=machines)
+@settings(quick, max_examples=30)
+def test_mixed_graphs(graph: RandomGraph, config: NpuConfig) -> None:
+    check(graph, config, precision="mixed")
+
+
 @given(graph=graphs(), config=machines, disabled=st.sets(st.sampled_from(NAMES), min_size=1))
 @settings(quick, max_examples=25)
 def test_disabled_passes_change_no_bit(graph: RandomGraph, config: NpuConfig, disabled: set[str]) -> None:
@@ -133,18 +140,20 @@ def test_single_operators(operator: str) -> None:
             check(seeded_graph(seed, dtype, 1, operator), NpuConfig(lram_bytes=64 * KIB))
 
 
-def _check_seed(seed: int) -> bool:
+def _check_seed(seed: int, mixed: bool = False) -> bool:
     """A seeded graph on a machine of 16 KiB up without some passes, then again with a part of its schedule fixed.
 
     Returns whether there was something to compare: the graph is not empty and fits.
     """
     rng = np.random.default_rng(seed)
-    dtype = str(rng.choice((*QUANTIZED, "float32")))
+    dtype = MIXED if mixed else str(rng.choice((*QUANTIZED, "float32")))
+    precision = "mixed" if mixed else None
     disabled = some_of(Seeded(rng), NAMES, 20)
     config = NpuConfig(lram_bytes=int(rng.choice((16, 24, 32, 64, 128, 512))) * KIB)
-    found = check(seeded_graph(seed, dtype), config, disabled)
+    found = check(seeded_graph(seed, dtype), config, disabled, precision=precision)
     if found is not None:
-        check(seeded_graph(seed, dtype), config, disabled, partial_record(Seeded(rng), found, config))
+        record = partial_record(Seeded(rng), found, config)
+        check(seeded_graph(seed, dtype), config, disabled, record, precision)
     return found is not None
 
 
@@ -163,7 +172,7 @@ def test_sweep(chunk: int) -> None:
     failures, compared = [], []
     for seed in range(first + chunk, first + cases, 8):
         try:
-            compared.append(_check_seed(seed))
+            compared.append(_check_seed(seed, mixed=seed % 3 == 0))
         except Exception as error:  # noqa: BLE001 - every kind of failure is a finding
             failures.append(f"seed {seed}: {error!r:.300}")
     assert not failures, "\n".join(failures)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from torq_byoc.errors import CommandLineError, ShapeError, choose_from
 
 PROFILES = ("reference", "shared", "pessimistic")
-PRECISIONS = ("auto", "int8", "int16", "bf16")
+PRECISIONS = ("auto", "int8", "int16", "bf16", "mixed")
 MOST_TRIALS = 1_000_000
 MOST_LINES = 1_000_000_000
 MOST_SECONDS = 1e6

@@ -15,7 +15,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.registry import Precision
 from torq_byoc.schedules.record import DecisionRecord
 
-PRECISIONS = ("auto", "int8", "int16", "bf16")
+PRECISIONS = ("auto", "int8", "int16", "bf16", "mixed")
 
 _QUANTIZED = frozenset({"QuantizeLinear", "ConvInteger", "MatMulInteger"})
 """Operators that make a prepared model a quantized one: they fix the integers that are computed with."""
@@ -55,14 +55,15 @@ class Options:
 
 
 def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
-    """The precision that a request means for a model: "quantized", "int8", "int16" or "bf16".
+    """The precision that a request means for a model: "quantized", "int8", "int16", "bf16" or "mixed".
 
     Raises:
-        QuantizationError: int8 or int16 is asked of a float model without calibration data, or bf16 of a
+        QuantizationError: int8, int16 or mixed is asked of a float model without calibration data, or bf16 of a
             quantized model.
     """
-    quantized = any(node.op_type in _QUANTIZED for node in model.graph.node)
     wanted = options.precision
+    marks = _QUANTIZED | {"DequantizeLinear"} if wanted == "mixed" else _QUANTIZED
+    quantized = any(node.op_type in marks for node in model.graph.node)
     if wanted not in PRECISIONS:
         raise QuantizationError(
             f"there is no precision {wanted!r}", where="--precision", remedy=choose_from(wanted, PRECISIONS)
@@ -75,10 +76,10 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
                 why="its operators on integers fix the types",
                 remedy="use --precision auto, or start from the float model",
             )
-        return "quantized"
+        return "mixed" if wanted == "mixed" else "quantized"
     if wanted == "auto":
         return "int8" if options.calibration is not None else "bf16"
-    if wanted in ("int8", "int16") and options.calibration is None:
+    if wanted != "bf16" and options.calibration is None:
         raise QuantizationError(
             f"{wanted} needs calibration data",
             where=model.graph.name,
@@ -89,8 +90,10 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
 
 
 def arithmetic_of(precision: str) -> Precision:
-    """The pattern table for a resolved precision: all integer types share one."""
-    return "bf16" if precision == "bf16" else "quantized"
+    """The pattern tables for a resolved precision: all integer types share one."""
+    if precision in ("bf16", "mixed"):
+        return precision
+    return "quantized"
 
 
 def _overruled_decisions(options: Options) -> list[str]:

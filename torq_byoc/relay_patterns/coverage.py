@@ -36,7 +36,7 @@ def cpu_ops(
         main: the function after partitioning.
         partitions: global symbols of the partitions; calls of these are no CPU operators.
         refusals: reasons by ``call_key``.
-        precision: "quantized" or "bf16".
+        precision: the arithmetic of the module.
     """
     found: list[CpuOp] = []
 

@@ -13,6 +13,7 @@ from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
 from torq_byoc.relay_patterns.collapse_codes import collapse_codes
+from torq_byoc.relay_patterns.contents import Contents
 from torq_byoc.relay_patterns.distinct_names import with_distinct_names
 from torq_byoc.relay_patterns.flattening import flatten_in_order
 from torq_byoc.relay_patterns.fold_shifts import fold_shifts
@@ -62,8 +63,9 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
     """
     symbol = str(function.attrs["global_symbol"]) if function.attrs and "global_symbol" in function.attrs else "main"
     builder = GraphBuilder(symbol)
-    groups, values = _contents(function)
-    quantization = _input_quantization(function, groups, values)
+    contents = Contents.of(function)
+    groups, values = contents.groups, contents.values
+    quantization = _input_quantization(function, contents)
     tensors: dict[relax.Var, str] = {
         parameter: declare_input(builder, parameter, quantization.get(parameter)) for parameter in function.params
     }
@@ -86,19 +88,6 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
     return load_in_order(legalize(separate_outputs(share_repeats(graph)), config))
 
 
-def _contents(function: relax.Function) -> tuple[dict[relax.Var, relax.Function], dict[relax.Var, relax.Expr]]:
-    """Local composite functions by variable, and all other bindings in order."""
-    groups: dict[relax.Var, relax.Function] = {}
-    values: dict[relax.Var, relax.Expr] = {}
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.Function):
-                groups[binding.var] = binding.value
-            else:
-                values[binding.var] = binding.value
-    return groups, values
-
-
 def _results(function: relax.Function, values: Mapping[relax.Var, relax.Expr]) -> list[relax.Var]:
     result = function.body.body
     while isinstance(result, relax.Var) and isinstance(values.get(result), relax.Var | relax.Tuple):
@@ -106,20 +95,13 @@ def _results(function: relax.Function, values: Mapping[relax.Var, relax.Expr]) -
     return list(result.fields) if isinstance(result, relax.Tuple) else [result]
 
 
-def _input_quantization(
-    function: relax.Function,
-    groups: Mapping[relax.Var, relax.Function],
-    values: Mapping[relax.Var, relax.Expr],
-) -> dict[relax.Var, QuantParams]:
+def _input_quantization(function: relax.Function, contents: Contents) -> dict[relax.Var, QuantParams]:
     """Quantization of parameters, as their readers state it; data movement passes a reader's statement on.
 
     Bindings are walked backwards, so what reads the result of a movement is known before the movement.
     """
     known: dict[relax.Var, QuantParams] = {}
-    for var, value in reversed(list(values.items())):
-        composite = groups.get(value.op) if isinstance(value, Call) else None
-        if composite is None:
-            continue
+    for var, composite, value in reversed(list(contents.calls())):
         view = View.of_function(composite)
         moves = pattern_named(str(composite.attrs["Composite"])).moves_only
         for parameter, argument in zip(composite.params, value.args, strict=True):

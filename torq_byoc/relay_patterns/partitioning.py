@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import tvm
 from tvm import relax
@@ -13,8 +14,11 @@ from tvm.relax.transform import FuseOpsByPattern, FusionPattern, MergeCompositeF
 
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.chains import CHAIN, group_chains
+from torq_byoc.relay_patterns.contents import Contents
 from torq_byoc.relay_patterns.coverage import CpuOp, call_key, cpu_ops
+from torq_byoc.relay_patterns.float_parameters import float_parameters
 from torq_byoc.relay_patterns.group import GROUP, group_origin, refusal_reasons
+from torq_byoc.relay_patterns.group_borders import group_borders
 from torq_byoc.relay_patterns.normalize import normalize
 from torq_byoc.relay_patterns.patterns import pattern_named, patterns_for
 from torq_byoc.relay_patterns.registry import PREFIX, Pattern, Precision
@@ -48,47 +52,55 @@ def partition(module: tvm.IRModule, precision: Precision, config: NpuConfig) -> 
     Args:
         module: from ``frontend.to_relax``; constants are still inline and quantize/dequantize unfolded.
         precision: "quantized" runs what stands between dequantize and quantize in integers; "bf16" runs
-            float32 operators in bf16.
+            float32 operators in bf16; "mixed" does both, each operator in integers where it can.
         config: the machine.
 
     Returns:
         The partitioned module with its coverage.
     """
     module = normalize(module)
-    if precision == "quantized":
-        chain = pattern_named(CHAIN)
-        module = group_chains(module, lambda f: not refusal_reasons(chain, View.of_function(f), config))
+
+    def accepted(composite: str, function: relax.Function) -> bool:
+        return not refusal_reasons(pattern_named(composite), View.of_function(function), config)
+
+    if precision != "bf16":
+        module = group_chains(module, partial(accepted, CHAIN))
     refusals: dict[str, str] = {}
-    idle: set[Call] = set()
+    idle: set[str] = set()
     while True:
-        matcher = _Matcher(precision, config, refusals, idle)
-        merged = MergeCompositeFunctions()(FuseOpsByPattern(matcher.patterns(), bind_constants=True)(module))
+        matcher = _Matcher(config, refusals, idle)
+        if precision == "mixed":
+            grouped = matcher.grouped(float_parameters(matcher.grouped(module, "quantized")), "bf16")
+            grouped = group_borders(grouped, accepted)
+        else:
+            grouped = matcher.grouped(module, precision)
+        merged = MergeCompositeFunctions()(grouped)
         useless = [matcher.roots[group] for group in _idle_groups(merged)]
         if not useless:
             return _described(_renamed(merged), refusals, precision)
-        idle.update(useless)
+        idle.update(map(_movement_key, useless))
         refusals.update((call_key(call), "data movement between CPU operators") for call in useless)
 
 
 class _Matcher:
-    """The pattern tables of one precision, with a memory of what was matched and what was refused."""
+    """The pattern tables, with a memory of what was matched and what was refused."""
 
-    def __init__(self, precision: Precision, config: NpuConfig, refusals: dict[str, str], idle: set[Call]) -> None:
+    def __init__(self, config: NpuConfig, refusals: dict[str, str], idle: set[str]) -> None:
         self.roots: list[Call] = []
-        self._precision: Precision = precision
         self._config = config
         self._refusals = refusals
         self._idle = idle
 
-    def patterns(self) -> list[FusionPattern]:
-        """Entries for ``FuseOpsByPattern``, highest priority first."""
-        return [self._entry(pattern) for pattern in patterns_for(self._precision)]
+    def grouped(self, module: tvm.IRModule, precision: Precision) -> tvm.IRModule:
+        """The module with what one arithmetic's patterns match in composite functions."""
+        entries = [self._entry(pattern) for pattern in patterns_for(precision)]
+        return FuseOpsByPattern(entries, bind_constants=True)(module)
 
     def _entry(self, pattern: Pattern) -> FusionPattern:
         graph = pattern.graph()
 
         def legal(context: PatternCheckContext) -> bool:
-            if context.matched_expr in self._idle:
+            if pattern.moves_only and _movement_key(context.matched_expr) in self._idle:
                 return False
             if has_leaking_intermediate_variables(context):
                 return False
@@ -102,14 +114,6 @@ class _Matcher:
             return {GROUP: len(self.roots) - 1}
 
         return FusionPattern(pattern.name, graph, {"root": graph}, legal, attributes)
-
-
-def _composites(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Function]]:
-    """The groups of a partition, in order."""
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.Function):
-                yield binding.var, binding.value
 
 
 def _partitions(module: tvm.IRModule) -> dict[GlobalVar, relax.Function]:
@@ -132,13 +136,23 @@ def _partitions(module: tvm.IRModule) -> dict[GlobalVar, relax.Function]:
 
 
 def _idle_groups(module: tvm.IRModule) -> list[int]:
-    """Groups of partitions that only move data: not worth a trip to the NPU."""
+    """Movements of partitions that compute nothing (borders are there for others): not worth a trip to the NPU."""
     found: list[int] = []
     for function in _partitions(module).values():
-        groups = [composite for _, composite in _composites(function)]
-        if all(pattern_named(str(group.attrs["Composite"])).moves_only for group in groups):
-            found += [int(group.attrs[GROUP]) for group in groups]
+        groups = [(pattern_named(str(g.attrs["Composite"])), g) for g in Contents.of(function).groups.values()]
+        if all(pattern.moves_only or pattern.precision == "mixed" for pattern, _ in groups):
+            found += [int(group.attrs[GROUP]) for pattern, group in groups if pattern.moves_only]
     return found
+
+
+def _movement_key(call: Call) -> str:
+    """Identifies a movement in every round: rounds bind what it reads to other variables."""
+    fixed = [argument for argument in call.args if not any(isinstance(part, relax.Var) for part in _parts(argument))]
+    return f"{call_key(call)}|{call.attrs}|{fixed}"
+
+
+def _parts(argument: relax.Expr) -> tuple[relax.Expr, ...]:
+    return tuple(argument.fields) if isinstance(argument, relax.Tuple) else (argument,)
 
 
 def _renamed(module: tvm.IRModule) -> tvm.IRModule:
@@ -175,7 +189,9 @@ class _Renaming(relax.PyExprMutator):
 def _described(module: tvm.IRModule, refusals: Mapping[str, str], precision: Precision) -> PartitionedModule:
     partitions = {name.name_hint: function for name, function in _partitions(module).items()}
     npu = {
-        symbol: tuple((group_origin(group), str(group.attrs["Composite"])) for _, group in _composites(function))
+        symbol: tuple(
+            (group_origin(group), str(group.attrs["Composite"])) for group in Contents.of(function).groups.values()
+        )
         for symbol, function in partitions.items()
     }
     left = [

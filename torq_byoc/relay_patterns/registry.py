@@ -17,7 +17,9 @@ from torq_byoc.relay_patterns.view import View
 if TYPE_CHECKING:
     from torq_byoc.relay_patterns.lowering import Lowering
 
-Precision = Literal["quantized", "bf16"]
+Precision = Literal["quantized", "bf16", "mixed"]
+"""Of a module: integers where operators stand between dequantize and quantize, bf16, or both.  Of a pattern: the
+arithmetic of its operators; "mixed" is a border between the two."""
 PREFIX = "torq"
 
 
@@ -27,7 +29,7 @@ class Pattern:
 
     Attributes:
         name: name of the composite function; starts with "torq.".
-        precision: the arithmetic that it belongs to.
+        precision: the arithmetic that it belongs to; "mixed" leads from one to the other.
         graph: builds the group as a data-flow pattern; its root is what leaves the group.
         check: reasons why a matched group cannot run on the NPU; empty when it can.
         lower: emits the group's NPU operators and returns the name of the output tensor.
@@ -57,7 +59,8 @@ class Pattern:
 def register(patterns: Iterable[Pattern]) -> None:
     """Put patterns into TVM's registry (prefix "torq"); those that are there already stay.
 
-    TVM gives later entries priority, our tables earlier ones, hence the reversal.
+    TVM gives later entries priority, our tables earlier ones, hence the reversal.  Borders are none of them: whether
+    they belong on the NPU depends on what is around them.
     """
-    new = [pattern for pattern in patterns if get_pattern(pattern.name) is None]
+    new = [pattern for pattern in patterns if pattern.precision != "mixed" and get_pattern(pattern.name) is None]
     register_patterns([pattern.entry() for pattern in reversed(new)])

@@ -2,8 +2,8 @@
 
     act(x) [remove the zero point] for two products   becomes   one act, read by both
 
-Zero points are removed by every product of its own accord, so tensors with several readers would be
-converted several times.
+Zero points are removed by every product of its own accord, and every bf16 operator asks for codes as floats, so
+tensors with several readers would be converted several times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
 
-_CHEAP_TO_COMPARE = ("act", "reshape", "transpose", "broadcast", "slice")
+_CHEAP_TO_COMPARE = ("act", "reshape", "transpose", "broadcast", "slice", "sum2")
 
 
 def share_repeats(graph: OpGraph) -> OpGraph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torq_byoc.relay_patterns.patterns import (
     activation,
+    borders,
     conv,
     conv_transpose,
     dense,
@@ -34,6 +35,7 @@ PATTERNS: tuple[Pattern, ...] = (
     *elementwise.PATTERNS,
     *activation.PATTERNS,
     *movement.PATTERNS,
+    *borders.PATTERNS,
 )
 
 
