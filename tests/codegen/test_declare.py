@@ -62,7 +62,7 @@ def faulty_programs(seed: int) -> Iterator[tuple[Program, bool, bool]]:
         faulty = dataclasses.replace(ordered, offsets={**ordered.offsets, moved: ordered.offsets[target]})
         try:
             images = slice_programs(faulty, CallImages(hl, graph, CONFIG))
-            program = lower(faulty.program, memory_map(faulty, CONFIG), images, graph, CONFIG)
+            program = lower(faulty.program, memory_map(faulty, CONFIG), images, graph, CONFIG).program
         except TorqError:  # two operands in one place can shorten a program, which is noticed here
             continue
         try:

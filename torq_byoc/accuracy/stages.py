@@ -34,6 +34,7 @@ class Stages:
         parted: the Relax module with its partitions.
         graphs: operator graph of every partition by symbol: integers, scales gone.
         compiled: the verified programs and the host module.
+        options: what was asked for.
     """
 
     original: onnx.ModelProto
@@ -43,6 +44,7 @@ class Stages:
     parted: PartitionedModule
     graphs: Mapping[str, OpGraph]
     compiled: CompiledModel
+    options: Options
 
 
 def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: CompiledModel | None = None) -> Stages:
@@ -66,4 +68,5 @@ def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: 
         parted=placement.parted,
         graphs=lower_partitions(npu_functions(placement.parted.module), options.config),
         compiled=compiled or compile_model(model, options, name=name),
+        options=options,
     )

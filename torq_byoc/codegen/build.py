@@ -69,7 +69,7 @@ class _NodeContext:
     copies: tuple[tuple[int, tuple[int, ...]], ...]
 
 
-class _Granules(msgspec.Struct, frozen=True, gc=False):
+class Granules(msgspec.Struct, frozen=True, gc=False):
     """Granules [first, first + count) of a constant."""
 
     first: int
@@ -179,7 +179,7 @@ class _Builder:
                 tuple(operand[index] for operand in inputs),
                 tuple(constant[index] for constant in constants),
                 tile.portion,
-                tuple([_granules(constant, part).first for constant in context.constants]),
+                tuple([needed_granules(constant, part).first for constant in context.constants]),
             )
             operands = self._operands(context, invocation, reads[index])
             copies = context.copies if tile.portion is None else ()
@@ -229,11 +229,11 @@ class _Builder:
     def _constants(self, context: _NodeContext, which: int, tile: Tile) -> list[PlacedConstant]:
         """A packed constant for every slice."""
         constant = context.constants[which]
-        granules = _granules(constant, tile.packed or tile.output)
-        whole = [_granules(constant, part) == granules for part in tile.parts]
+        granules = needed_granules(constant, tile.packed or tile.output)
+        whole = [needed_granules(constant, part) == granules for part in tile.parts]
         return _for_slices(whole, lambda: self._constant(context, which, tile, granules))
 
-    def _constant(self, context: _NodeContext, which: int, tile: Tile, granules: _Granules) -> PlacedConstant:
+    def _constant(self, context: _NodeContext, which: int, tile: Tile, granules: Granules) -> PlacedConstant:
         """Granules of a constant, or of each the pieces that belong to the tile's portion."""
         constant = context.constants[which]
         granule_bytes = constant.data.shape[1]
@@ -282,13 +282,13 @@ class _Builder:
         return tuple(accesses)
 
 
-def _granules(constant: PackedConstant, output: Region) -> _Granules:
+def needed_granules(constant: PackedConstant, output: Region) -> Granules:
     """The granules of a constant that a box of the output needs."""
     if constant.axis is None:
-        return _Granules(0, constant.data.shape[0])
+        return Granules(0, constant.data.shape[0])
     start, extent = output.start[constant.axis], output.extent[constant.axis]
     first = start // constant.step
-    return _Granules(first, math.ceil((start + extent) / constant.step) - first)
+    return Granules(first, math.ceil((start + extent) / constant.step) - first)
 
 
 def _for_slices(whole: Sequence[bool], load: Callable[[], T]) -> list[T]:

@@ -11,7 +11,8 @@ from torq_byoc.codegen.arrangements import arranged, keeps_an_engine_busy, order
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.clean_copies import clean_copies
-from torq_byoc.codegen.hl import CallProgram, Load, RunProgram, SliceRun
+from torq_byoc.codegen.dependencies import AddressMap
+from torq_byoc.codegen.hl import CallProgram, Load, Op, RunProgram, SliceRun
 from torq_byoc.codegen.lower import lower
 from torq_byoc.codegen.memory import memory_map
 from torq_byoc.codegen.passes import (
@@ -37,10 +38,13 @@ from torq_byoc.schedules.plan import Schedule
 
 @dataclass(frozen=True)
 class GeneratedProgram:
-    """The machine program of one partition with what the reports need: ``lram_requests`` are sizes and lifetimes of
+    """The machine program of one partition with what the reports and checks need: ``jobs`` has the op behind every
+    start of the program and ``addresses`` the places of their buffers, ``lram_requests`` are sizes and lifetimes of
     all LRAM buffers, ``timeline`` is the program's in the reference profile."""
 
     program: Program
+    jobs: tuple[Op | None, ...]
+    addresses: AddressMap
     timeline: Timeline
     lram_peak: int
     lram_requests: tuple[Request, ...]
@@ -121,12 +125,19 @@ class _Generator:
         if "share-programs" not in disabled:
             self.observe("share-programs", chosen.shared.program)
         memory = memory_map(chosen.shared, self.config)
-        machine = lower(chosen.shared.program, memory, chosen.images, self.graph, self.config)
+        lowered = lower(chosen.shared.program, memory, chosen.images, self.graph, self.config)
         entries = {entry.name: entry for entry in (*ledger, *_ordering(program, chosen, seconds))}
         reported = tuple(entries[name] for name in NAMES if name in entries and name not in disabled)
         layers = _layer_bytes(chosen.shared.program)
         return GeneratedProgram(
-            machine, simulate_timeline(machine), memory.lram_peak, memory.lram_requests, reported, layers
+            lowered.program,
+            lowered.jobs,
+            memory.addresses,
+            simulate_timeline(lowered.program),
+            memory.lram_peak,
+            memory.lram_requests,
+            reported,
+            layers,
         )
 
     def _shared(self, ordered: OrderedProgram, calls: CallImages, disabled: Collection[str]) -> _Order:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,15 @@ from torq_byoc.npu_model.program import Binding, NssBlock, Program, Segment
 from torq_byoc.npu_model.provenance import program_seal
 
 
-def lower(program: RunProgram, memory: MemoryMap, images: Images, graph: OpGraph, config: NpuConfig) -> Program:
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A machine program, and the op behind every start in program order; None for the fetch of a sequencer block."""
+
+    program: Program
+    jobs: tuple[Op | None, ...]
+
+
+def lower(program: RunProgram, memory: MemoryMap, images: Images, graph: OpGraph, config: NpuConfig) -> Lowered:
     """Assemble the machine program.
 
     Args:
@@ -59,7 +67,8 @@ def lower(program: RunProgram, memory: MemoryMap, images: Images, graph: OpGraph
         jobs=declared.jobs,
         seal="",
     )
-    return replace(machine, seal=program_seal(machine))
+    jobs = tuple(ops[position] if position >= 0 else None for block in blocks for position in block.jobs)
+    return Lowered(replace(machine, seal=program_seal(machine)), jobs)
 
 
 def _start(op: Op, address: Mapping[int, int]) -> Start:

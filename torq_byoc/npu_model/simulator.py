@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from torq_byoc.errors import CalibrationError, ShapeError, VerificationError
 from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.npu_model.encoding import decode_nss, decode_slice_program
 from torq_byoc.npu_model.execute import FillPlan, Pram, TaskPlan, plan
-from torq_byoc.npu_model.isa import Engine, NssTask, SliceTask, StartDma, StartSlice
+from torq_byoc.npu_model.isa import Engine, NssTask, SliceTask, Start, StartDma, StartSlice
 from torq_byoc.npu_model.program import Binding, NssBlock, Program
 from torq_byoc.npu_model.scalar import execute_task_scalar
 from torq_byoc.npu_model.xram import Region, XramMap
@@ -26,6 +27,16 @@ _UNDEFINED = 0xA5
 
 _PLANS = 16384
 """Slice programs whose analysis is kept; further ones are analysed at every start."""
+
+
+class Observer(Protocol):
+    """Looks on while a program runs; jobs are numbered in program order."""
+
+    def before(self, job: int, start: Start, memory: Memory) -> None:
+        """Called before a job is done."""
+
+    def after(self, job: int, start: Start, memory: Memory) -> None:
+        """Called when it is done."""
 
 
 class Simulator:
@@ -43,11 +54,12 @@ class Simulator:
         self._slice_programs: dict[bytes, tuple[_Runnable, ...]] = {}
         self._blocks: dict[bytes, tuple[NssTask, ...]] = {}
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], observer: Observer | None = None) -> dict[str, np.ndarray]:
         """One inference.
 
         Args:
             inputs: an array of the binding's shape and element type for every input of the program.
+            observer: looks on.
 
         Returns:
             The outputs by name; bf16 ones as ``ml_dtypes.bfloat16``.
@@ -59,17 +71,25 @@ class Simulator:
             ProgramFormatError: the program's bytes are no valid encoding.
         """
         images = _input_images(self.program.inputs, inputs)
-        memory = _Memory.of(self.program, self._map, images)
+        memory = Memory.of(self.program, self._map, images)
         prams: defaultdict[int, Pram] = defaultdict(Pram)
         with single_threaded():
-            for block in self.program.blocks:
-                for task in self._tasks(block, memory.lram):
-                    for start in task.starts:
-                        if isinstance(start, StartDma):
-                            memory.transfer(start)
-                        else:
-                            self._run_slice(start, memory.lram, prams[start.slice_index])
+            for job, start in enumerate(self._starts(memory.lram)):
+                if observer:
+                    observer.before(job, start, memory)
+                if isinstance(start, StartDma):
+                    memory.transfer(start)
+                else:
+                    self._run_slice(start, memory.lram, prams[start.slice_index])
+                if observer:
+                    observer.after(job, start, memory)
         return {binding.name: memory.fetch(binding) for binding in self.program.outputs}
+
+    def _starts(self, lram: np.ndarray) -> Iterator[Start]:
+        """The program's jobs in order; each block is decoded from its slot when its turn comes."""
+        for block in self.program.blocks:
+            for task in self._tasks(block, lram):
+                yield from task.starts
 
     def _tasks(self, block: NssBlock, lram: np.ndarray) -> tuple[NssTask, ...]:
         """The tasks of a block, decoded from its slot."""
@@ -117,7 +137,7 @@ def _outside(why: str) -> VerificationError:
 
 
 @dataclass(frozen=True)
-class _Memory:
+class Memory:
     """LRAM and the regions of XRAM during one run; arrays of uint8, regions by their start address."""
 
     lram: np.ndarray
@@ -125,7 +145,7 @@ class _Memory:
     map: XramMap
 
     @classmethod
-    def of(cls, program: Program, regions: XramMap, images: Mapping[str, np.ndarray]) -> _Memory:
+    def of(cls, program: Program, regions: XramMap, images: Mapping[str, np.ndarray]) -> Memory:
         """The memories as the host leaves them: constants, inputs, and block 0 in its slot."""
         lram = np.full(program.config.lram_bytes, _UNDEFINED, np.uint8)
         xram = {region.start: _content(region, images) for region in regions.regions}
