@@ -15,6 +15,7 @@ import numpy as np
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, kernel_for
+from torq_byoc.kernels.limits import check_task
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.execute import execute_task
@@ -191,6 +192,7 @@ def run(
         before = lram.bytes.copy()
         for part in tile.parts:
             for task in kernel.tasks(graph, node, config, part, output, placements, constants):
+                check_task(task, config)
                 lram.check_reads(task)
                 execute(task, lram.bytes)
         box = tuple(slice(s, s + e) for s, e in zip(tile.region.start, tile.region.extent, strict=True))

@@ -14,6 +14,7 @@ import numpy as np
 from tests.kernels.infra import CONFIG, Lram, one_node, place_constant
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
 from torq_byoc.kernels.kernel import Placement, Region, kernel_for
+from torq_byoc.kernels.limits import check_task
 from torq_byoc.kernels.reference import evaluate
 from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.dtypes import DType
@@ -115,7 +116,10 @@ def place_and_emit(
     constants = [place_constant(lram, packed, tile) for packed in kernel.constants(graph, node, CONFIG)]
     info = graph.tensors[node.output]
     output = _room(lram, Region.whole(info.shape) if stays[-1] else tile, info.dtype)
-    return output, [kernel.tasks(graph, node, CONFIG, part, output, inputs, constants) for part in parts]
+    tasks = [kernel.tasks(graph, node, CONFIG, part, output, inputs, constants) for part in parts]
+    for task in itertools.chain.from_iterable(tasks):
+        check_task(task, CONFIG)
+    return output, tasks
 
 
 def _place(lram: Lram, value: np.ndarray, region: Region) -> Placement:

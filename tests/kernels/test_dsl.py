@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.derive import Derivation
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
+from torq_byoc.kernels.limits import TaskChecks, check_task
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.execute import execute_task
@@ -181,7 +182,7 @@ def broken_nests() -> dict[str, tuple[LoopNest, str]]:
 def test_broken_rules_and_limits_are_named(name: str) -> None:
     nest, why = broken_nests()[name]
     with pytest.raises(KernelError) as caught:
-        build(nest, CONFIG)
+        check_task(build(nest, CONFIG), CONFIG)
     assert why in str(caught.value)
     assert caught.value.where.startswith("loops ") and caught.value.remedy
 
@@ -217,8 +218,10 @@ def test_nests_that_differ_in_addresses_and_values_alone_become_tasks_that_do(ch
     assert (type(task.act.clip_min), type(task.act.clip_max)) == (int, float), "values keep their own types"
 
 
-def test_a_nest_beyond_the_limits_is_refused_every_time() -> None:
-    nest = replace(outer_product(), vector=128)
+def test_a_task_beyond_the_limits_is_refused_every_time() -> None:
+    checks = TaskChecks(CONFIG)
+    checks.check([build(outer_product(), CONFIG)])
+    beyond = build(replace(outer_product(), vector=128), CONFIG)
     for _ in range(2):
         with pytest.raises(KernelError, match="lanes"):
-            build(nest, CONFIG)
+            checks.check([beyond])

@@ -12,6 +12,7 @@ from torq_byoc.errors import KernelError
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.kernels.limits import check_task
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import AluConfig, Op0, Op1, Role
 
@@ -126,4 +127,4 @@ def test_maxima_of_products_of_several_bytes_do_not_exist():
         alu=AluConfig(Op0.MUL, Op1.MAX),
     )
     with pytest.raises(KernelError, match="fold on their own"):
-        build(nest, CONFIG)
+        check_task(build(nest, CONFIG), CONFIG)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
+from torq_byoc.kernels.limits import check_task
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import (
@@ -87,6 +88,7 @@ def cases(draw: st.DrawFn, op1: Op1 | None = None) -> Case:
     seed = draw(st.integers(0, 2**32 - 1))
     try:
         task = build(nest, NpuConfig())
+        check_task(task, NpuConfig())
     except KernelError:
         assume(False)
         raise

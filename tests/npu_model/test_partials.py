@@ -9,6 +9,7 @@ from msgspec import structs
 from tests.npu_model.infra import SLICE_WAITS, WAIT_IN, WAIT_OUT, Assembler, load, relu, store
 from torq_byoc.errors import KernelError, VerificationError
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
+from torq_byoc.kernels.limits import check_task
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.encoding import decode_slice_program, encode_slice_program
@@ -113,9 +114,9 @@ def test_a_task_without_output_costs_no_act_cycles() -> None:
         ({"lanes": 65, "output": False}, "2 sets of accumulators"),
     ],
 )
-def test_what_pram_cannot_carry_is_refused_when_the_task_is_built(options, words) -> None:
+def test_what_pram_cannot_carry_is_refused(options, words) -> None:
     with pytest.raises(KernelError, match=words):
-        fold(0, 3, **options)
+        check_task(fold(0, 3, **options), CONFIG)
 
 
 class Chained:

@@ -41,6 +41,7 @@ from torq_byoc.codegen.hl import (
 from torq_byoc.codegen.tile_places import DENSE
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.kernels.limits import TaskChecks
 from torq_byoc.kernels.portion import tasks_of
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import SliceTask
@@ -96,7 +97,11 @@ def _distance(operand: PlacedOperand, invocation: Invocation) -> tuple[int, ...]
 
 
 def with_programs(program: CallProgram, graph: OpGraph, config: NpuConfig) -> RunProgram:
-    """Replace every kernel call by runs of its programs, and number the steps anew."""
+    """Replace every kernel call by runs of its programs, and number the steps anew.
+
+    Raises:
+        KernelError: a task exceeds what a slice can do.
+    """
     return _Cutter(program, graph, config).run()
 
 
@@ -113,6 +118,7 @@ class _Cutter:
         self.nodes = {node.name: node for node in graph.nodes}
         self.buffers = list(program.buffers)
         self.ops: list[Op] = []
+        self.checks = TaskChecks(config)
         self.chunks: dict[Hashable, list[Chunk]] = {}
         self.calls: dict[int, list[SliceCall]] = {}
         for op in program.ops:
@@ -160,6 +166,7 @@ class _Cutter:
 
     def _cut(self, node: Node, invocation: Invocation) -> list[Chunk]:
         tasks = invocation_tasks(self.graph, node, self.config, invocation, self._apart(invocation))
+        self.checks.check(tasks)
         return program_chunks(tasks, self.config.slice_program_bytes)
 
     def _apart(self, invocation: Invocation) -> dict[int, int]:

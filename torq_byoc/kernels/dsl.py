@@ -1,9 +1,10 @@
-"""The kernel DSL: one loop-nest description from which descriptors, capacity checks and cycles derive.
+"""The kernel DSL: one loop-nest description from which descriptors and cycles derive.
 
 A kernel says which loops it runs, with which byte strides each operand walks them, and what ALU and ACT
 do.  ``build`` turns that into a ``SliceTask`` whose descriptors carry the cycle count: an operand that does
 not change in the innermost loops is loaded once, a vector that is not contiguous in memory takes one load
 for every gather group, a depthwise group loads each of its channels in turn.
+Whether a slice can do it is checked where programs are cut (``limits``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from msgspec.structs import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.derive import Derivation
-from torq_byoc.kernels.limits import check_task
 from torq_byoc.kernels.nest import LoopNest, LoopSpec, Operand
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import ActMode, Agent, Ndl, Op0, Role, SliceTask
@@ -38,8 +38,7 @@ def build(nest: LoopNest, config: NpuConfig) -> SliceTask:
         The slice task; its cost is ``timing.task_cycles``.
 
     Raises:
-        KernelError: the nest breaks a rule of the DSL (roles, order, names, a missing operand) or exceeds a
-            capacity of the slice.
+        KernelError: the nest breaks a rule of the DSL (roles, order, names, a missing operand).
     """
     return cheapest([nest], config)
 
@@ -48,43 +47,31 @@ def cheapest(nests: Iterable[LoopNest], config: NpuConfig) -> SliceTask:
     """The task of the nest that costs the fewest cycles; the first one when several do.
 
     Raises:
-        KernelError: as ``build``; capacities are checked for the one that is taken.
+        KernelError: as ``build``.
     """
     derived = [(_pattern(nest, config), nest) for nest in nests]
     pattern, nest = min(derived, key=lambda pair: pair[0].cycles)
-    pattern.check(config)
     return pattern.placed(nest)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _Pattern:
     """The part of a task that does not depend on where its operands lie.
 
     Attributes:
-        names: of the loops.
         task: a task whose operands all lie at 0.
         cycles: what it costs.
-        checked: whether it was found to keep within the slice's capacities, so that all tasks of this pattern do.
     """
 
-    names: tuple[str, ...]
     task: SliceTask
     cycles: int
-    checked: bool = False
 
     @classmethod
     def of(cls, nest: LoopNest, config: NpuConfig) -> _Pattern:
         """Derive the descriptors of a nest."""
         _check_rules(nest)
-        kept = _without_unit_loops(nest)
-        task = Derivation(kept, config).task()
-        return cls(tuple(loop.name for loop in kept.loops), task, task_cycles(task))
-
-    def check(self, config: NpuConfig) -> None:
-        """Refuse what exceeds a capacity of the slice."""
-        if not self.checked:
-            check_task(self.task, self.names, config)
-            self.checked = True
+        task = Derivation(_without_unit_loops(nest), config).task()
+        return cls(task, task_cycles(task))
 
     def placed(self, nest: LoopNest) -> SliceTask:
         """The task of a nest of this pattern."""
@@ -126,7 +113,7 @@ def _patterns(config: NpuConfig) -> dict[Hashable, _Pattern]:
 
 
 def _without_bases(nest: LoopNest) -> Hashable:
-    """Everything of a nest that its pattern, and whether that keeps within the limits, follows from."""
+    """Everything of a nest that its pattern follows from."""
     operands = tuple(
         None if operand is None else (operand.dtype, tuple(operand.strides.items()))
         for operand in (nest.result, nest.data, nest.weight, nest.bias)

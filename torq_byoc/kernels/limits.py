@@ -1,17 +1,19 @@
-"""What a loop nest may ask of a slice: refused when its task is built, not when a program is verified.
+"""What a loop nest may ask of a slice: refused when programs are cut, not when they are verified.
 
-The limits of descriptors and registers are ``npu_model.limits``; here are those that follow from what a nest
-means (hardware doc 2.1 and 2.3).
+Tasks that are built to be priced are not checked: a search makes many more of them than a program has.  The
+limits of descriptors and registers are ``npu_model.limits``; here are those that follow from what a nest means
+(hardware doc 2.1 and 2.3).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 
 from torq_byoc.errors import KernelError
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.npu_model.footprint import form_of, without_bases
 from torq_byoc.npu_model.isa import ActMode, Agent, Op1, SliceTask
 from torq_byoc.npu_model.limits import task_problems
 
@@ -19,22 +21,41 @@ COMPARISONS = frozenset({Op1.MAX, Op1.MIN, Op1.GT, Op1.GE, Op1.EQ, Op1.AMAX, Op1
 """Folds that on floats run on all lanes only while ACT passes the bits through."""
 
 
-def check_task(task: SliceTask, loop_names: Sequence[str], config: NpuConfig) -> None:
-    """Check a task against every capacity of the machine; addresses are the verifier's business.
+class TaskChecks:
+    """Checks tasks, those that differ in nothing but the places of their operands once.
 
     Args:
-        task: the task to check, its operands at address 0.
-        loop_names: names of its loops, for the message.
         config: the machine.
+    """
+
+    def __init__(self, config: NpuConfig) -> None:
+        self._config = config
+        self._passed: set[Hashable] = set()
+
+    def check(self, tasks: Iterable[SliceTask]) -> None:
+        """Check each of some tasks.
+
+        Raises:
+            KernelError: as ``check_task``.
+        """
+        for task in tasks:
+            form = form_of(task)
+            if form not in self._passed:
+                check_task(task, self._config)
+                self._passed.add(form)
+
+
+def check_task(task: SliceTask, config: NpuConfig) -> None:
+    """Check a task against every capacity of the machine; addresses are the verifier's business.
 
     Raises:
         KernelError: names the first broken limit; all of them are in ``details``.
     """
-    broken = [*task_problems(task, config), *_float_problems(task, config)]
+    broken = [*task_problems(without_bases(task), config), *_float_problems(task, config)]
     if broken:
         raise KernelError(
             "a loop nest exceeds what a slice can do",
-            where=f"loops {', '.join(loop_names)}",
+            where="loops " + ", ".join(f"{loop.role.name.lower()}[{loop.extent}]" for loop in task.loops),
             why=broken[0],
             remedy="shrink the vector, the parallel weights, the reduction or the tile",
             details={"broken": broken},

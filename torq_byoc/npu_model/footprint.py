@@ -6,6 +6,7 @@ padding is not read, frame positions outside the output window are not written.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property, lru_cache
 
 import msgspec
@@ -50,6 +51,13 @@ class TaskFootprint(msgspec.Struct, frozen=True, eq=False, dict=True):
 def without_bases(task: SliceTask) -> SliceTask:
     """The task with all its operands at address 0."""
     return replace(task, ndls=tuple([replace(ndl, base=0) for ndl in task.ndls]))
+
+
+def form_of(task: SliceTask) -> Hashable:
+    """Everything about a task but the bases of its operands and the entries of its table."""
+    walks = tuple([(ndl.agent, ndl.dtype, ndl.dims) for ndl in task.ndls])
+    rest = (task.alu, task.act, task.plane, task.window, task.table and len(task.table), task.fill_value)
+    return (walks, task.loops, task.vector, task.weights, rest)
 
 
 def task_footprint(task: SliceTask) -> TaskFootprint:

@@ -13,6 +13,7 @@ from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.footprint import (
     TaskFootprint,
+    form_of,
     loop_strides,
     operand_reads,
     task_footprint,
@@ -162,17 +163,10 @@ class SliceJobs:
         return footprint, list(_footprint_problems(number, task, footprint, own, self._config))
 
     def _form(self, task: SliceTask) -> _Form:
-        key = _without_places(task)
+        key = form_of(task)
         if key not in self._forms:
             self._forms[key] = _Form.of(without_bases(task), self._config)
         return self._forms[key]
-
-
-def _without_places(task: SliceTask) -> Hashable:
-    """Everything about a task but the bases of its operands and the entries of its table."""
-    walks = tuple([(ndl.agent, ndl.dtype, ndl.dims) for ndl in task.ndls])
-    rest = (task.alu, task.act, task.plane, task.window, task.table and len(task.table), task.fill_value)
-    return (walks, task.loops, task.vector, task.weights, rest)
 
 
 def _footprint_problems(
