@@ -14,9 +14,11 @@ from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.hl import RunProgram, SliceRun
+from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.passes import passes_for, run_passes
 from torq_byoc.codegen.prefetch import order
 from torq_byoc.codegen.programs import invocation_tasks, with_programs
+from torq_byoc.codegen.result_places import ResultPlacer
 from torq_byoc.frontend import prepare
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.encoding import base_fields, encode_slice_program
@@ -44,7 +46,7 @@ def laid_out(graph: OpGraph) -> tuple[RunProgram, list[int]]:
     """The torq_hl of a graph in its final order, with the address of every buffer."""
     plan = schedule(graph, CONFIG, budget=0.65)
     improved, _ = run_passes(build(graph, plan, CONFIG), passes_for(plan, CONFIG))
-    ordered = order(with_programs(improved, graph, CONFIG), CONFIG.lram_usable, CONFIG.lram_word)
+    ordered = order(ResultPlacer(Needs.of(with_programs(improved, graph, CONFIG), CONFIG), CONFIG.lram_usable))
     assert ordered is not None
     addresses = [0] * len(ordered.program.buffers)
     for buffer, offset in ordered.offsets.items():

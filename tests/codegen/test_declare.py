@@ -14,9 +14,11 @@ from torq_byoc.codegen.generate import generate
 from torq_byoc.codegen.hl import BufferKind
 from torq_byoc.codegen.lower import lower
 from torq_byoc.codegen.memory import memory_map
+from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.passes import passes_for, run_passes
 from torq_byoc.codegen.prefetch import order
 from torq_byoc.codegen.programs import with_programs
+from torq_byoc.codegen.result_places import ResultPlacer
 from torq_byoc.codegen.share_programs import slice_programs
 from torq_byoc.errors import TorqError
 from torq_byoc.kernels.reference import evaluate
@@ -53,7 +55,7 @@ def faulty_programs(seed: int) -> Iterator[tuple[Program, bool, bool]]:
     plan = schedule(graph, CONFIG, budget=0.8)
     improved, _ = run_passes(build(graph, plan, CONFIG), passes_for(plan, CONFIG))
     hl = with_programs(improved, graph, CONFIG)
-    ordered = order(hl, CONFIG.lram_usable, CONFIG.lram_word)
+    ordered = order(ResultPlacer(Needs.of(hl, CONFIG), CONFIG.lram_usable))
     inputs = {name: rng.integers(-128, 128, graph.tensors[name].shape).astype(np.int8) for name in graph.inputs}
     expected = evaluate(graph, inputs)
     for _ in range(40):

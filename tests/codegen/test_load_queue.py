@@ -63,6 +63,24 @@ def test_a_load_takes_its_place_when_the_channel_is_free_for_it() -> None:
     assert queue.enter(Waiting(3, 10, 0, -1)) == 2
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_room_before_the_soonest_slot_makes_no_difference(seed: int) -> None:
+    """Whoever looks for room need not look at earlier slots than that."""
+    rng = np.random.default_rng(seed)
+    steps = 12
+    stores = {int(step): int(rng.integers(1, 200)) for step in rng.integers(0, steps, 5)}
+    program = _program(rng.integers(1, 200, steps).tolist(), stores)
+    for make in (InOrder, lambda: FillingGaps(program, lookahead=5)):
+        queue, other = make(), make()
+        for first_use in np.sort(rng.integers(0, steps, 40)).tolist():
+            earliest = int(rng.integers(0, first_use + 1))
+            stored = int(rng.integers(-1, earliest + 1)) - 1 if earliest else -1
+            cycles = int(rng.integers(1, 150))
+            later = max(earliest, other.soonest(first_use))
+            load = Waiting(first_use, cycles, earliest, max(stored, -1))
+            assert queue.enter(load) == other.enter(Waiting(first_use, cycles, later, load.stored))
+
+
 @pytest.fixture(scope="module")
 def stored_between() -> OpGraph:
     """Two convolutions with much weight; what passes between them has to go through XRAM."""

@@ -13,8 +13,10 @@ from collections.abc import Iterator, Mapping
 from torq_byoc.codegen.clean_copies import Copy
 from torq_byoc.codegen.dependencies import AddressMap, dependencies, engine_of, start_times
 from torq_byoc.codegen.hl import RunProgram, Space
+from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.placement import Arrangement, Early
 from torq_byoc.codegen.prefetch import MAX_ATTEMPTS, PLAIN, PUNCTUAL, OrderedProgram, order
+from torq_byoc.codegen.result_places import ResultPlacer
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
 
@@ -39,11 +41,13 @@ def arranged(
     Raises:
         LramOverflowError: nothing fits even without early loads.
     """
+    results = ResultPlacer(Needs.of(program, config, copies), config.lram_usable)
+    rival_attempts = min(MAX_ATTEMPTS, max(1, RIVAL_WORK // max(1, len(program.ops))))
     for early in dict.fromkeys((allowed, PUNCTUAL)):
-        found, rival_attempts = False, min(MAX_ATTEMPTS, max(1, RIVAL_WORK // max(1, len(program.ops))))
+        found = False
         for arrangement in ARRANGEMENTS if early.across_nodes else (PLAIN,):
             attempts = rival_attempts if found else MAX_ATTEMPTS
-            ordered = order(program, config.lram_usable, config.lram_word, early, copies, arrangement, attempts)
+            ordered = order(results, early, arrangement, attempts)
             if ordered is not None:
                 found = True
                 yield ordered

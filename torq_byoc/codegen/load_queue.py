@@ -63,6 +63,10 @@ class InOrder:
     def __init__(self) -> None:
         self._slot = 0
 
+    def soonest(self, first_use: int) -> int:
+        """The first slot in which the next load may be issued, given the step that needs it."""
+        return min(self._slot, first_use)
+
     def enter(self, load: Waiting) -> int:
         """Slot in which a load is issued; called in the order of use."""
         slot = max(load.earliest, min(self._slot, load.first_use))
@@ -90,6 +94,11 @@ class FillingGaps:
         self._slot = 0
         self._idle_from = 0.0
         self._gaps: list[_Gap] = []
+
+    def soonest(self, first_use: int) -> int:
+        """The first slot in which the next load may be issued, given the step that needs it."""
+        self._advance(first_use)
+        return min([self._slot, first_use, *[gap.after for gap in self._gaps]])
 
     def enter(self, load: Waiting) -> int:
         """Slot in which a load is issued; called in the order of use."""

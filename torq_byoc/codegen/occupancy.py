@@ -24,6 +24,12 @@ class Occupancy:
         self._taken = [0] * slots
         self._all = (1 << cells) - 1
 
+    def copy(self) -> Occupancy:
+        """The same cells taken, to be filled further."""
+        other = Occupancy(0, 0)
+        other._taken, other._all = self._taken.copy(), self._all
+        return other
+
     def taken(self, slot: int) -> int:
         """Bit mask of the cells occupied in a slot."""
         return self._taken[slot]

@@ -9,22 +9,12 @@ order is the business of ``load_queue``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from torq_byoc.codegen.clean_copies import Content, Copy
-from torq_byoc.codegen.hl import RunProgram
-from torq_byoc.codegen.lifetimes import (
-    Fetch,
-    Lifetime,
-    all_fetches,
-    fixed_lifetimes,
-    lingering_until,
-    ready_slot,
-    stores_by_buffer,
-)
+from torq_byoc.codegen.lifetimes import Fetch, Lifetime
 from torq_byoc.codegen.load_queue import FillingGaps, InOrder, Waiting
-from torq_byoc.codegen.occupancy import Occupancy, highest, lowest, span
+from torq_byoc.codegen.occupancy import highest, span
+from torq_byoc.codegen.result_places import Places, ResultPlacer, lingering_results
 
 MAX_LOOKAHEAD = 96
 
@@ -75,54 +65,40 @@ class Placement:
     """One attempt at placing all buffers.
 
     Args:
-        program: slice programs, loads and stores, step by step.
-        capacity: bytes of LRAM.
-        cell: bytes of the unit of placement.
+        results: places results and resident tensors.
         relief: what to give up.
-        copies: what buffers hold that XRAM holds as well; none where such copies shall not be used again.
 
     Attributes:
-        lifetimes: slots of every placed buffer.
-        offsets: its LRAM offset in bytes.
+        places: of the buffers placed so far.
         reused: for buffers that need no load, the buffer that holds the same.
     """
 
-    def __init__(
-        self, program: RunProgram, capacity: int, cell: int, relief: Relief, copies: Mapping[int, Copy]
-    ) -> None:
-        self.program, self.cell, self.relief, self.copies = program, cell, relief, copies
-        self.steps = 1 + max((op.step for op in program.ops), default=0)
-        self.occupancy = Occupancy(self.steps, capacity // cell)
-        self.lifetimes: dict[int, Lifetime] = {}
-        self.offsets: dict[int, int] = {}
+    def __init__(self, results: ResultPlacer, relief: Relief) -> None:
+        self.results, self.needs, self.relief = results, results.needs, relief
+        self.places = Places.none(results.needs, results.capacity)
         self.failed = Lifetime(0, 0)
         self.fetched: dict[int, int] = {}
         self.reused: dict[int, int] = {}
-        self.holders: dict[Content, int] = {}
 
     def place(self, early: Early, arrangement: Arrangement) -> dict[int, int] | None:
-        """Issue slot of every fetched buffer; fills ``lifetimes`` and ``offsets``, or ``failed``."""
-        fetches = all_fetches(self.program)
-        fixed = fixed_lifetimes(self.program, fetches)
-        lingering = lingering_until(self.program, fixed) if early.across_tiles else {}
-        for buffer in sorted(fixed, key=self._rank(fixed, arrangement)):
-            if not self._fixed(buffer, fixed[buffer], lingering.get(buffer)):
-                return None
-            self._remember(buffer)
+        """Issue slot of every fetched buffer; fills ``places``, or ``failed``."""
+        lingering = lingering_results(self.needs, self.relief.swept) if early.across_tiles else frozenset()
+        results = self.results.placed(lingering, largest_first=arrangement.largest_first)
+        if results.failed is not None:
+            self.failed = results.failed
+            return None
+        self.places = results.places.copy()
         slots: dict[int, int] = {}
-        stores = stores_by_buffer(self.program)
-        queue = FillingGaps(self.program, MAX_LOOKAHEAD) if arrangement.into_gaps else InOrder()
-        for fetch in fetches:
+        queue = FillingGaps(self.needs.program, MAX_LOOKAHEAD) if arrangement.into_gaps else InOrder()
+        for fetch, ready in self.needs.fetches:
             if self._reuse(fetch):
                 continue
-            ready = ready_slot(fetch, stores)
-            floor = max(fetch.first_use - MAX_LOOKAHEAD, ready, early.floor(fetch))
-            earliest = self._earliest(fetch, fetch.first_use if fetch.first_use in self.relief.punctual else floor)
-            if earliest is None:
+            slot = self._slot(fetch, ready, early, queue)
+            if slot is None:
+                self.failed = Lifetime(fetch.first_use, fetch.last_use)
                 return None
-            slots[fetch.buffer] = queue.enter(Waiting(fetch.first_use, fetch.cycles, earliest, ready - 1))
-            self._fetch(fetch, slots[fetch.buffer])
-            self._remember(fetch.buffer)
+            slots[fetch.buffer] = slot
+            self._fetch(fetch, slot)
         return slots
 
     def relieved(self) -> Relief:
@@ -135,91 +111,48 @@ class Placement:
             beside = (
                 b
                 for b in self.fetched
-                if self.lifetimes[b].start <= failed.end and self.lifetimes[b].end >= failed.start
+                if self.places.lifetimes[b].start <= failed.end and self.places.lifetimes[b].end >= failed.start
             )
             punctual |= {self.fetched[buffer] for buffer in beside}
         kept = {
             buffer
             for buffer, holder in self.reused.items()
-            if self.lifetimes[holder].start <= failed.end and self.lifetimes[holder].end >= failed.start
+            if self.places.lifetimes[holder].start <= failed.end and self.places.lifetimes[holder].end >= failed.start
         }
         return Relief(punctual, swept, known.anew | kept)
 
-    def _rank(self, lives: Mapping[int, Lifetime], arrangement: Arrangement) -> Callable[[int], tuple[int, ...]]:
-        """The order in which results are placed."""
-
-        def rank(buffer: int) -> tuple[int, ...]:
-            life, cells = lives[buffer], self._cells(buffer)
-            slots = life.end - life.start + 1
-            return (-slots * cells, buffer) if arrangement.largest_first else (-slots, life.start, -cells, buffer)
-
-        return rank
-
-    def _cells(self, buffer: int) -> int:
-        return max(1, -(-self.program.buffers[buffer].nbytes // self.cell))
-
-    def _take(self, buffer: int, life: Lifetime, position: int) -> None:
-        self.occupancy.take(life.start, life.end, position, self._cells(buffer))
-        self.lifetimes[buffer] = life
-        self.offsets[buffer] = position * self.cell
-
-    def _fixed(self, buffer: int, life: Lifetime, until: int | None) -> bool:
-        """Place a result; one that is stored stays ``until`` a later slot, for its transfer, where there is room."""
-        options = [life]
-        if until is not None and self.relief.swept.isdisjoint(range(life.end, until + 1)):
-            options.insert(0, Lifetime(life.start, until))
-        for wanted in options:
-            taken = self.occupancy.taken_between(wanted.start, wanted.end)
-            room = self.occupancy.room(taken, self._cells(buffer))
-            if room:
-                self._take(buffer, wanted, self._position(room, self._cells(buffer), wanted))
-                return True
-        self.failed = life
-        return False
-
-    def _position(self, room: int, cells: int, life: Lifetime) -> int:
-        """The low or the high end of the room: for tensors that stay, whichever splits the memory less."""
-        ends = (lowest(room), highest(room))
-        if life.end - life.start <= 1:
-            return ends[0]
-        samples = [self.occupancy.taken(slot) for slot in (life.start, (life.start + life.end) // 2, life.end)]
-
-        def left(end: int) -> int:
-            return sum(self.occupancy.longest_room(taken | span(end, cells)) for taken in samples)
-
-        return max(ends, key=lambda end: (left(end), -end))
-
-    def _remember(self, buffer: int) -> None:
-        if buffer in self.copies:
-            self.holders[self.copies[buffer].content] = buffer
-
     def _reuse(self, fetch: Fetch) -> bool:
         """Let the copy that another node left stay until the fetch is needed, if its place is free for so long."""
-        copy = self.copies.get(fetch.buffer)
-        holder = self.holders.get(copy.content) if copy and fetch.buffer not in self.relief.anew else None
-        if copy is None or holder is None or self.copies[holder].node == copy.node:
+        needs, places = self.needs, self.places
+        copy = needs.copies.get(fetch.buffer)
+        holder = places.holders.get(copy.content) if copy and fetch.buffer not in self.relief.anew else None
+        if copy is None or holder is None or needs.copies[holder].node == copy.node:
             return False
-        life, cells, position = self.lifetimes[holder], self._cells(holder), self.offsets[holder] // self.cell
-        if cells != self._cells(fetch.buffer) or fetch.first_use - life.end > MAX_LOOKAHEAD:
+        life, cells, position = places.lifetimes[holder], needs.cells[holder], places.offsets[holder] // needs.cell
+        if cells != needs.cells[fetch.buffer] or fetch.first_use - life.end > MAX_LOOKAHEAD:
             return False
         if fetch.last_use > life.end:
-            if self.occupancy.taken_between(life.end + 1, fetch.last_use) & span(position, cells):
+            if places.occupancy.taken_between(life.end + 1, fetch.last_use) & span(position, cells):
                 return False
-            self.occupancy.take(life.end + 1, fetch.last_use, position, cells)
-            self.lifetimes[holder] = Lifetime(life.start, fetch.last_use)
+            places.occupancy.take(life.end + 1, fetch.last_use, position, cells)
+            places.lifetimes[holder] = Lifetime(life.start, fetch.last_use)
         self.reused[fetch.buffer] = holder
         return True
 
-    def _earliest(self, fetch: Fetch, floor: int) -> int | None:
-        """The earliest slot, from ``floor`` on, in which a fetched buffer finds room to stay."""
-        slot = self.occupancy.earliest(fetch.first_use, fetch.last_use, floor, self._cells(fetch.buffer))
-        if slot is None:
-            self.failed = Lifetime(fetch.first_use, fetch.last_use)
-        return slot
+    def _slot(self, fetch: Fetch, ready: int, early: Early, queue: FillingGaps | InOrder) -> int | None:
+        """The slot in which a fetched buffer is loaded: once the queue takes it and there is room for it to stay."""
+        floor = max(fetch.first_use - MAX_LOOKAHEAD, ready, early.floor(fetch), queue.soonest(fetch.first_use))
+        if fetch.first_use in self.relief.punctual:
+            floor = fetch.first_use
+        cells = self.needs.cells[fetch.buffer]
+        earliest = self.places.occupancy.earliest(fetch.first_use, fetch.last_use, floor, cells)
+        if earliest is None:
+            return None
+        return queue.enter(Waiting(fetch.first_use, fetch.cycles, earliest, ready - 1))
 
     def _fetch(self, fetch: Fetch, slot: int) -> None:
         """Place a fetched buffer from a slot on in which there is room."""
-        taken = self.occupancy.taken_between(slot, fetch.last_use)
-        position = highest(self.occupancy.room(taken, self._cells(fetch.buffer)))
-        self._take(fetch.buffer, Lifetime(slot, fetch.last_use), position)
+        occupancy = self.places.occupancy
+        room = occupancy.room(occupancy.taken_between(slot, fetch.last_use), self.needs.cells[fetch.buffer])
+        self.places.take(fetch.buffer, Lifetime(slot, fetch.last_use), highest(room))
         self.fetched[fetch.buffer] = fetch.first_use

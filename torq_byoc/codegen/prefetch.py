@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torq_byoc.codegen.clean_copies import Copy
 from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun
 from torq_byoc.codegen.lifetimes import Lifetime, node_starts
 from torq_byoc.codegen.passes.rewriting import renamed
 from torq_byoc.codegen.placement import Arrangement, Early, Placement, Relief
+from torq_byoc.codegen.result_places import ResultPlacer
 
 MAX_ATTEMPTS = 40
-CELL_WORDS = 4
 EARLY = Early()
 PUNCTUAL = Early(False, False)
 PLAIN = Arrangement()
@@ -48,11 +47,8 @@ class OrderedProgram:
 
 
 def order(
-    program: RunProgram,
-    capacity: int,
-    word: int,
+    results: ResultPlacer,
     early: Early = EARLY,
-    copies: Mapping[int, Copy] | None = None,
     arrangement: Arrangement = PLAIN,
     attempts: int = MAX_ATTEMPTS,
 ) -> OrderedProgram | None:
@@ -62,11 +58,8 @@ def order(
     linger for their store, copies that stay) and everything is placed again.
 
     Args:
-        program: torq_hl after the passes.
-        capacity: bytes of LRAM.
-        word: bytes of an LRAM word.
+        results: places the results of the program, and knows what its buffers need.
         early: which loads may be issued before the step that needs them.
-        copies: what buffers hold that XRAM holds as well, to be used again where they can stay.
         arrangement: how buffers look for their places.
         attempts: how often to place everything at most.
 
@@ -74,14 +67,14 @@ def order(
         Ops ordered slot by slot (loads issued in the slot, slice programs, stores), or None when some buffer finds no
         room even so.
     """
-    relief = Relief()
+    program, relief = results.needs.program, Relief()
     for _ in range(attempts):
-        placement = Placement(program, capacity, word * CELL_WORDS, relief, copies or {})
+        placement = Placement(results, relief)
         slots = placement.place(early, arrangement)
         if slots is not None:
             ops = _linear(program, slots, placement.reused)
-            ahead = _early_loads(program, slots)
-            return OrderedProgram(program.with_ops(ops), placement.lifetimes, placement.offsets, ahead)
+            ahead, places = _early_loads(program, slots), placement.places
+            return OrderedProgram(program.with_ops(ops), places.lifetimes, places.offsets, ahead)
         more = placement.relieved()
         if more == relief:
             return None

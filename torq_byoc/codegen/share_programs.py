@@ -21,8 +21,9 @@ from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.declare import program_sources
 from torq_byoc.codegen.hl import Load, Op, SliceRun
 from torq_byoc.codegen.lifetimes import Lifetime
+from torq_byoc.codegen.needs import CELL_WORDS
 from torq_byoc.codegen.occupancy import span
-from torq_byoc.codegen.prefetch import CELL_WORDS, OrderedProgram
+from torq_byoc.codegen.prefetch import OrderedProgram
 from torq_byoc.errors import InternalError
 from torq_byoc.npu_model.config import NpuConfig
 

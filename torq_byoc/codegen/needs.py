@@ -1,0 +1,65 @@
+"""What a program's buffers need of LRAM, wherever they come to lie: found once for all attempts at placing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torq_byoc.codegen.clean_copies import Copy
+from torq_byoc.codegen.hl import RunProgram
+from torq_byoc.codegen.lifetimes import (
+    Fetch,
+    Lifetime,
+    all_fetches,
+    fixed_lifetimes,
+    lingering_until,
+    ready_slot,
+    stores_by_buffer,
+)
+from torq_byoc.npu_model.config import NpuConfig
+
+CELL_WORDS = 4
+"""LRAM words in the unit of placement."""
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """Sizes, times and contents of the LRAM buffers of a program.
+
+    Attributes:
+        program: slice programs, loads and stores, step by step.
+        cell: bytes of the unit of placement.
+        copies: what buffers hold that XRAM holds as well; none where such copies shall not be used again.
+        steps: number of slots.
+        cells: of every buffer.
+        fetches: the buffers that loads fill, in the order of first use, each with its first slot after the stores that
+            it reads.
+        fixed: lifetimes of the others: results and resident tensors.
+        lingering: for every stored result the slot until which it should stay for its transfer.
+    """
+
+    program: RunProgram
+    cell: int
+    copies: Mapping[int, Copy]
+    steps: int
+    cells: tuple[int, ...]
+    fetches: tuple[tuple[Fetch, int], ...]
+    fixed: Mapping[int, Lifetime]
+    lingering: Mapping[int, int]
+
+    @classmethod
+    def of(cls, program: RunProgram, config: NpuConfig, copies: Mapping[int, Copy] | None = None) -> Needs:
+        """The needs of a program on a machine."""
+        cell = config.lram_word * CELL_WORDS
+        fetches, stores = all_fetches(program), stores_by_buffer(program)
+        fixed = fixed_lifetimes(program, fetches)
+        return cls(
+            program,
+            cell,
+            copies or {},
+            1 + max((op.step for op in program.ops), default=0),
+            tuple([max(1, -(-buffer.nbytes // cell)) for buffer in program.buffers]),
+            tuple([(fetch, ready_slot(fetch, stores)) for fetch in fetches]),
+            fixed,
+            lingering_until(program, fixed),
+        )

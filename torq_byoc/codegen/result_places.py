@@ -1,0 +1,141 @@
+"""Places of results and resident tensors, which are there from the step that makes them on, whatever is loaded.
+
+Those that take up most are placed first.  Attempts at loading everything else start from the same places as long as
+they agree on which results linger for their transfers and on the order: these are found once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from torq_byoc.codegen.clean_copies import Content
+from torq_byoc.codegen.lifetimes import Lifetime
+from torq_byoc.codegen.needs import Needs
+from torq_byoc.codegen.occupancy import Occupancy, highest, lowest, span
+
+
+@dataclass(eq=False)
+class Places:
+    """Buffers in LRAM.
+
+    Attributes:
+        needs: of all buffers.
+        occupancy: which cells are taken when.
+        lifetimes: slots of every placed buffer.
+        offsets: its LRAM offset in bytes.
+        holders: for contents that XRAM holds as well, the buffer placed last that holds them.
+    """
+
+    needs: Needs
+    occupancy: Occupancy
+    lifetimes: dict[int, Lifetime]
+    offsets: dict[int, int]
+    holders: dict[Content, int]
+
+    @classmethod
+    def none(cls, needs: Needs, capacity: int) -> Places:
+        """An LRAM of so many bytes with nothing in it."""
+        return cls(needs, Occupancy(needs.steps, capacity // needs.cell), {}, {}, {})
+
+    def copy(self) -> Places:
+        """The same, to be filled further."""
+        return replace(
+            self,
+            occupancy=self.occupancy.copy(),
+            lifetimes=dict(self.lifetimes),
+            offsets=dict(self.offsets),
+            holders=dict(self.holders),
+        )
+
+    def take(self, buffer: int, life: Lifetime, position: int) -> None:
+        """Give a buffer its place, from a cell on, in free cells."""
+        needs = self.needs
+        self.occupancy.take(life.start, life.end, position, needs.cells[buffer])
+        self.lifetimes[buffer] = life
+        self.offsets[buffer] = position * needs.cell
+        if buffer in needs.copies:
+            self.holders[needs.copies[buffer].content] = buffer
+
+
+@dataclass(frozen=True, eq=False)
+class ResultPlaces:
+    """Results in their places; ``failed`` is the lifetime of the first one that found no room, if any."""
+
+    places: Places
+    failed: Lifetime | None
+
+
+class ResultPlacer:
+    """Places the results of a program, in the ways that are asked for.
+
+    Args:
+        needs: of the program.
+        capacity: bytes of LRAM.
+    """
+
+    def __init__(self, needs: Needs, capacity: int) -> None:
+        self.needs, self.capacity = needs, capacity
+        self._known: dict[tuple[bool, frozenset[int]], ResultPlaces] = {}
+
+    def placed(self, lingering: frozenset[int], *, largest_first: bool) -> ResultPlaces:
+        """The places of all results.
+
+        Args:
+            lingering: stored results that stay for their transfer where there is room.
+            largest_first: place results in the order of bytes times slots, not of slots alone.
+        """
+        key = (largest_first, lingering)
+        if key not in self._known:
+            self._known[key] = self._found(lingering, _rank(self.needs, largest_first=largest_first))
+        return self._known[key]
+
+    def _found(self, lingering: frozenset[int], rank: Callable[[int], tuple[int, ...]]) -> ResultPlaces:
+        places, lives = Places.none(self.needs, self.capacity), self.needs.fixed
+        for buffer in sorted(lives, key=rank):
+            life = lives[buffer]
+            longer = [Lifetime(life.start, self.needs.lingering[buffer])] if buffer in lingering else []
+            if not any(_fits(places, buffer, wanted) for wanted in (*longer, life)):
+                return ResultPlaces(places, life)
+        return ResultPlaces(places, None)
+
+
+def lingering_results(needs: Needs, swept: frozenset[int]) -> frozenset[int]:
+    """The stored results that may linger where none does in some steps."""
+    ends: Mapping[int, int] = needs.lingering
+    if not swept:
+        return frozenset(ends)
+    return frozenset([b for b, until in ends.items() if swept.isdisjoint(range(needs.fixed[b].end, until + 1))])
+
+
+def _rank(needs: Needs, *, largest_first: bool) -> Callable[[int], tuple[int, ...]]:
+    """The order in which results are placed."""
+
+    def rank(buffer: int) -> tuple[int, ...]:
+        life, cells = needs.fixed[buffer], needs.cells[buffer]
+        slots = life.end - life.start + 1
+        return (-slots * cells, buffer) if largest_first else (-slots, life.start, -cells, buffer)
+
+    return rank
+
+
+def _fits(places: Places, buffer: int, life: Lifetime) -> bool:
+    """Place a result if there is room."""
+    occupancy, cells = places.occupancy, places.needs.cells[buffer]
+    room = occupancy.room(occupancy.taken_between(life.start, life.end), cells)
+    if room:
+        places.take(buffer, life, _position(occupancy, room, cells, life))
+    return bool(room)
+
+
+def _position(occupancy: Occupancy, room: int, cells: int, life: Lifetime) -> int:
+    """The low or the high end of the room: for tensors that stay, whichever splits the memory less."""
+    ends = (lowest(room), highest(room))
+    if life.end - life.start <= 1 or ends[0] == ends[1]:
+        return ends[0]
+    samples = [occupancy.taken(slot) for slot in (life.start, (life.start + life.end) // 2, life.end)]
+
+    def left(end: int) -> int:
+        return sum(occupancy.longest_room(taken | span(end, cells)) for taken in samples)
+
+    return max(ends, key=lambda end: (left(end), -end))
