@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.codegen.infra import residual_graph
+from torq_byoc.codegen.arrangements import order_dependencies
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.generate import generate
@@ -64,7 +65,9 @@ def faulty_programs(seed: int) -> Iterator[tuple[Program, bool, bool]]:
         faulty = dataclasses.replace(ordered, offsets={**ordered.offsets, moved: ordered.offsets[target]})
         try:
             images = slice_programs(faulty, CallImages(hl, graph, CONFIG))
-            program = lower(faulty.program, memory_map(faulty, CONFIG), images, graph, CONFIG).program
+            program = lower(
+                faulty.program, memory_map(faulty, CONFIG), order_dependencies(faulty), images, graph, CONFIG
+            ).program
         except TorqError:  # two operands in one place can shorten a program, which is noticed here
             continue
         try:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from codegen.infra import residual_graph
+from codegen.infra import convolution, residual_graph
 
 from torq_byoc.codegen import lower
-from torq_byoc.codegen.dependencies import AddressMap, dependencies, engine_of
+from torq_byoc.codegen.dependencies import AddressMap, dependencies, engine_of, with_reused_xram
 from torq_byoc.codegen.generate import generate
 from torq_byoc.codegen.hl import Effect, RunProgram
+from torq_byoc.kernels.builder import GraphBuilder
+from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import WaitFor
 from torq_byoc.schedules.plan import schedule
 
@@ -51,18 +56,38 @@ def all_pairs(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFor, 
     return found
 
 
-@pytest.mark.parametrize("config", [NpuConfig(), SMALL], ids=["roomy", "crowded"])
-def test_waits_are_those_of_a_search_through_all_pairs(config: NpuConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[RunProgram, AddressMap]] = []
+def chain() -> OpGraph:
+    """Convolutions whose tensors go through XRAM where LRAM is small, one in the place of another."""
+    rng, builder = np.random.default_rng(1), GraphBuilder("chain")
+    x = builder.input("x", (1, 16, 26, 26), DType.INT8)
+    for number in range(5):
+        x = convolution(builder, rng, x, 16, 3, 1, 1, f"conv{number}")
+    builder.output(x)
+    return builder.finish()
 
-    def watched(program: RunProgram, addresses: AddressMap) -> Any:
-        seen.append((program, addresses))
-        return dependencies(program, addresses)
 
-    monkeypatch.setattr(lower, "dependencies", watched)
-    graph = residual_graph(3)
-    generate(graph, schedule(graph, config, budget=0.8), config)
+@pytest.mark.parametrize(
+    ("make", "config", "shares_xram"),
+    [(lambda: residual_graph(3), NpuConfig(), False), (lambda: residual_graph(3), SMALL, False), (chain, SMALL, True)],
+    ids=["roomy", "crowded", "through XRAM"],
+)
+def test_waits_are_those_of_a_search_through_all_pairs(
+    make: Callable[[], OpGraph], config: NpuConfig, shares_xram: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[RunProgram, AddressMap, list[dict[WaitFor, int]]]] = []
+    more: list[int] = []
+
+    def watched(needed: Any, program: RunProgram, addresses: AddressMap) -> Any:
+        found = with_reused_xram(needed, program, addresses)
+        seen.append((program, addresses, found))
+        more.append(sum(own != before for own, before in zip(found, needed, strict=True)))
+        return found
+
+    monkeypatch.setattr(lower, "with_reused_xram", watched)
+    graph = make()
+    generate(graph, schedule(graph, config, effort=0, budget=0.8), config)
     assert seen
-    for program, addresses in seen:
+    assert any(more) == shares_xram
+    for program, addresses, found in seen:
         assert len({engine_of(op) for op in program.ops}) == 4
-        assert dependencies(program, addresses) == all_pairs(program, addresses)
+        assert found == dependencies(program, addresses) == all_pairs(program, addresses)

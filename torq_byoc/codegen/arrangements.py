@@ -8,17 +8,18 @@ timed on their loads, slice programs and stores alone, until one is as fast as i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from torq_byoc.codegen.clean_copies import Copy
 from torq_byoc.codegen.dependencies import AddressMap, dependencies, engine_of, start_times
-from torq_byoc.codegen.hl import RunProgram, Space
+from torq_byoc.codegen.hl import RunProgram
 from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.placement import Arrangement, Early
 from torq_byoc.codegen.prefetch import MAX_ATTEMPTS, PLAIN, PUNCTUAL, OrderedProgram, order
 from torq_byoc.codegen.result_places import ResultPlacer
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.isa import WaitFor
 
 ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
 RIVAL_WORK = 40_000
@@ -61,18 +62,21 @@ def arranged(
     )
 
 
-def order_cycles(ordered: OrderedProgram) -> int:
-    """Cycles of an order: loads, slice programs and stores, without what the sequencer itself loads, and with every
-    tensor that leaves LRAM at an address of its own."""
-    program = ordered.program
-    address = dict(ordered.offsets)
-    end = 0
-    for buffer in program.buffers:
-        if buffer.space is not Space.LRAM:
-            address[buffer.index], end = end, end + buffer.nbytes
-    addresses = AddressMap(address, {index: program.buffers[index].nbytes for index in address})
-    starts = start_times(program.ops, dependencies(program, addresses))
-    return max((start + op.cycles for start, op in zip(starts, program.ops, strict=True)), default=0)
+def order_dependencies(ordered: OrderedProgram) -> list[dict[WaitFor, int]]:
+    """What the ops of an order depend on, with every tensor that leaves LRAM at an address of its own."""
+    program, offsets = ordered.program, ordered.offsets
+    return dependencies(program, AddressMap(offsets, {index: program.buffers[index].nbytes for index in offsets}))
+
+
+def order_cycles(ordered: OrderedProgram, needed: Sequence[Mapping[WaitFor, int]]) -> int:
+    """Cycles of an order: loads, slice programs and stores, without what the sequencer itself loads.
+
+    Args:
+        ordered: the order.
+        needed: its ``order_dependencies``.
+    """
+    ops = ordered.program.ops
+    return max((start + op.cycles for start, op in zip(start_times(ops, needed), ops, strict=True)), default=0)
 
 
 def keeps_an_engine_busy(ordered: OrderedProgram, cycles: int) -> bool:

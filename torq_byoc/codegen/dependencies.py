@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.codegen.hl import Access, Effect, Load, Op, RunProgram, SliceRun, Space
+from torq_byoc.codegen.hl import Access, Buffer, BufferKind, Effect, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.npu_model.isa import Engine, WaitFor
 
 
@@ -40,6 +40,10 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFo
 
     An engine finishes its jobs in order, so the latest one stands for all before it.  Ops of the same
     engine never need each other: the engine is itself a queue.
+
+    Args:
+        program: torq_hl in its final order.
+        addresses: of buffers that may have had other tenants; those left out have a place of their own.
     """
     engines = [engine_of(op) for op in program.ops]
     tenants = _Tenants(program, addresses, len(set(engines)))
@@ -66,6 +70,30 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFo
 
 _AFTER = {Effect.READ: (Effect.WRITE,), Effect.WRITE: (Effect.READ, Effect.WRITE)}
 """Effects after which an effect must come."""
+
+
+def with_reused_xram(
+    needed: Sequence[Mapping[WaitFor, int]], program: RunProgram, addresses: AddressMap
+) -> list[dict[WaitFor, int]]:
+    """Dependencies found without addresses in XRAM, with those of stores on what was in the arena before."""
+    arena = {b: at for b, at in addresses.address.items() if _in_arena(program.buffers[b])}
+    tenants = _Tenants(program, AddressMap(arena, addresses.size), len({engine_of(op) for op in program.ops}))
+    result = []
+    for position, (op, own) in enumerate(zip(program.ops, needed, strict=True)):
+        found = dict(own)
+        if not isinstance(op, SliceRun):
+            engine, outside = engine_of(op), op.source if isinstance(op, Load) else op.target
+            if outside.effect is Effect.WRITE:
+                for other, earlier in tenants.before(outside.buffer).items():
+                    _latest(found, other, earlier)
+            tenants.record(outside.buffer, engine, position)
+            found.pop(engine, None)
+        result.append(found)
+    return result
+
+
+def _in_arena(buffer: Buffer) -> bool:
+    return buffer.space is Space.XRAM and buffer.kind is BufferKind.ACTIVATION
 
 
 def _last_conflict(access: Access, past: Sequence[tuple[int, Access]], known: int) -> int:
@@ -110,6 +138,8 @@ class _Tenants:
         self.count[lram] = len(starts)
 
     def record(self, buffer: int, engine: WaitFor, position: int) -> None:
+        if buffer not in self.cells:
+            return
         lram, cells = self.cells[buffer]
         rows = self.rows[lram]
         self.last[lram][rows.setdefault(engine, len(rows)), cells] = position
@@ -119,6 +149,8 @@ class _Tenants:
 
         All earlier tenants are finished, in program order, when the buffer is first written.
         """
+        if buffer not in self.cells:
+            return {}
         if buffer not in self.known:
             lram, cells = self.cells[buffer]
             latest = self.last[lram][:, cells].max(axis=1, initial=-1).tolist()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.allocation import Request
-from torq_byoc.codegen.arrangements import arranged, keeps_an_engine_busy, order_cycles
+from torq_byoc.codegen.arrangements import arranged, keeps_an_engine_busy, order_cycles, order_dependencies
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.clean_copies import clean_copies
@@ -31,6 +31,7 @@ from torq_byoc.codegen.share_programs import Images, share_programs, slice_progr
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.isa import WaitFor
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.timing import Timeline, simulate_timeline
 from torq_byoc.schedules.plan import Schedule
@@ -93,11 +94,13 @@ _OCCUPYING = frozenset({"in-place"})
 
 @dataclass(frozen=True)
 class _Order:
-    """One order of loads: its slice programs, and the order without those that LRAM holds already."""
+    """One order of loads: its slice programs, the order without those that LRAM holds already, and what its ops depend
+    on (``order_dependencies``)."""
 
     ordered: OrderedProgram
     images: Images
     shared: OrderedProgram
+    needed: Sequence[Mapping[WaitFor, int]]
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class _Generator:
         if "share-programs" not in disabled:
             self.observe("share-programs", chosen.shared.program)
         memory = memory_map(chosen.shared, self.config)
-        lowered = lower(chosen.shared.program, memory, chosen.images, self.graph, self.config)
+        lowered = lower(chosen.shared.program, memory, chosen.needed, chosen.images, self.graph, self.config)
         entries = {entry.name: entry for entry in (*ledger, *_ordering(program, chosen, seconds))}
         reported = tuple(entries[name] for name in NAMES if name in entries and name not in disabled)
         layers = _layer_bytes(chosen.shared.program)
@@ -144,14 +147,14 @@ class _Generator:
         """An order with its slice programs encoded, each sent once."""
         images = slice_programs(ordered, calls)
         shared = ordered if "share-programs" in disabled else share_programs(ordered, images, self.config)
-        return _Order(ordered, images, shared)
+        return _Order(ordered, images, shared, order_dependencies(shared))
 
 
 def _fastest(orders: Iterable[_Order]) -> _Order:
     """The fastest order; none is made after one that cannot be beaten."""
     fastest: tuple[int, _Order] | None = None
     for order in orders:
-        cycles = order_cycles(order.shared)
+        cycles = order_cycles(order.shared, order.needed)
         if fastest is None or cycles < fastest[0]:
             fastest = cycles, order
         if keeps_an_engine_busy(order.shared, cycles):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torq_byoc.codegen.declare import declare, program_sources
-from torq_byoc.codegen.dependencies import dependencies, engine_of, start_times
+from torq_byoc.codegen.dependencies import engine_of, start_times, with_reused_xram
 from torq_byoc.codegen.hl import Buffer, BufferKind, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
@@ -16,7 +16,7 @@ from torq_byoc.codegen.share_programs import Images
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import encode_nss, nss_bytes
-from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice
+from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice, WaitFor
 from torq_byoc.npu_model.program import Binding, NssBlock, Program, Segment
 from torq_byoc.npu_model.provenance import program_seal
 
@@ -29,18 +29,26 @@ class Lowered:
     jobs: tuple[Op | None, ...]
 
 
-def lower(program: RunProgram, memory: MemoryMap, images: Images, graph: OpGraph, config: NpuConfig) -> Lowered:
+def lower(
+    program: RunProgram,
+    memory: MemoryMap,
+    order_needs: Sequence[Mapping[WaitFor, int]],
+    images: Images,
+    graph: OpGraph,
+    config: NpuConfig,
+) -> Lowered:
     """Assemble the machine program.
 
     Args:
         program: torq_hl in its final linear order.
         memory: address of every buffer.
+        order_needs: what its ops depend on, but for tensors that share XRAM (``arrangements.order_dependencies``).
         images: the slice programs.
         graph: for bindings.
         config: the machine.
     """
     ops = program.ops
-    needed = dependencies(program, memory.addresses)
+    needed = with_reused_xram(order_needs, program, memory.addresses)
     sources = program_sources(program)
     blocks = sequence(
         len(ops),
