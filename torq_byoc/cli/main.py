@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "Check this machine: versions, compiler, reference kernels.",
     "inspect": "Layers, memory, disassembly of a .torq container.",
     "ops": "What maps to the NPU, what to the CPU, and why.",
+    "quantize": "Quantize a float ONNX model into standard QDQ ONNX.",
     "run": "Run a .torq container on the simulator.",
     "tune": "Search for better schedules, and keep what is found.",
 }

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import onnx
 
 from torq_byoc.compilation.clock import StageClock
-from torq_byoc.compilation.options import Options, arithmetic_of, resolve_precision, unused_requests
+from torq_byoc.compilation.numeric_model import numeric_model
+from torq_byoc.compilation.options import Options, arithmetic_of, unused_requests
 from torq_byoc.errors import ScheduleError, choose_from
-from torq_byoc.frontend import prepare, prepare_with_notes, to_relax
-from torq_byoc.frontend.float_weights import float_weights
+from torq_byoc.frontend import to_relax
 from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.quantize import quantize_model
-from torq_byoc.quantize.data import doubts
 from torq_byoc.relay_patterns import PartitionedModule, partition
 from torq_byoc.schedules.record import DecisionRecord
 
@@ -50,23 +48,11 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
         TorqError: anything wrong with the model or the request; operators that nothing can run are listed
             all at once.
     """
-    with clock.stage("import"):
-        preparation = prepare_with_notes(model, dict(options.shapes))
-    prepared = preparation.model
-    warnings: tuple[str, ...] = ()
-    precision = resolve_precision(prepared, options)
-    if precision in ("int8", "int16"):
-        with clock.stage("quantize"):
-            quantized = quantize_model(prepared, options.calibration, precision=precision)
-            warnings = doubts(prepared, options.calibration or {})
-            prepared = quantized
-    elif precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
-        with clock.stage("import"):
-            prepared = prepare(plain)  # batch norms can be folded into weights now
+    numeric = numeric_model(model, options, clock)
     with clock.stage("partition"):
-        parted = partition(to_relax(prepared), arithmetic_of(precision), options.config)
-    notes = (*preparation.notes, *unused_requests(precision, options))
-    return Placement(prepared, precision, parted, notes, warnings)
+        parted = partition(to_relax(numeric.model), arithmetic_of(numeric.precision), options.config)
+    notes = (*numeric.notes, *unused_requests(numeric.precision, options))
+    return Placement(numeric.model, numeric.precision, parted, notes, numeric.warnings)
 
 
 def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) -> None:

@@ -33,7 +33,9 @@ def observe(
     """
     if method not in OBSERVERS:
         raise CalibrationError(
-            f"there is no calibration method {method!r}", remedy=choose_from(method, sorted(OBSERVERS))
+            f"there is no calibration method {method!r}",
+            where="--method",
+            remedy=choose_from(method, sorted(OBSERVERS)),
         )
     observers = {name: OBSERVERS[method]() for name in tensors}
     evaluator = Evaluator(model)

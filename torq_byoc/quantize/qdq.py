@@ -349,5 +349,10 @@ class _Writer:
         graph = helper.make_graph(
             self.nodes, self.graph.name, list(self.graph.input), list(self.graph.output), [*kept, *added]
         )
-        result = helper.make_model(graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version)
+        result = helper.make_model(
+            graph,
+            opset_imports=list(self.model.opset_import),
+            ir_version=self.model.ir_version,
+            producer_name="torq_byoc",
+        )
         return onnx.shape_inference.infer_shapes(result, data_prop=True)

@@ -75,7 +75,11 @@ def test_evaluation_data_beyond_the_calibrated_range() -> None:
     calibration: Feeds = [{"x": rng.normal(size=(1, 4)).astype(np.float32)} for _ in range(50)]
     alike: Feeds = [{"x": rng.permutation(feed["x"].reshape(-1)).reshape(1, 4)} for feed in calibration]
     assert not _of(Subject(float_model, float_model, alike, calibration), "calibration-match")
-    for change, said in ((lambda x: x * 10, "outside"), (lambda x: x * 0.1, "spread"), (lambda x: x * 0.1 + 1.5, "mean")):
+    for change, said in (
+        (lambda x: x * 10, "outside"),
+        (lambda x: x * 0.1, "spread"),
+        (lambda x: x * 0.1 + 1.5, "mean"),
+    ):
         (finding,) = _of(
             Subject(float_model, float_model, [{"x": change(f["x"])} for f in alike], calibration), "calibration-match"
         )

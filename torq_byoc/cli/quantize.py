@@ -1,0 +1,112 @@
+"""``torq quantize``: float ONNX in, standard QDQ ONNX out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from torq_byoc.cli.options import NAME, PATH, Name, Outcome, json_option, progress
+from torq_byoc.cli.request import options_of, refuse_container
+from torq_byoc.cli.targets import check_targets
+from torq_byoc.errors import ModelFileError, QuantizationError
+from torq_byoc.files import write_together
+
+if TYPE_CHECKING:
+    from torq_byoc.compilation.numeric_model import NumericModel
+
+PRECISIONS = ("int8", "int16")
+_MOST_BYTES = (1 << 31) - 1
+"""What a file of this format can hold."""
+
+
+@click.command(name="quantize")
+@click.argument("model", type=PATH)
+@click.option("-o", "--output", type=PATH, help="Model to write; default MODEL.qdq.onnx.")
+@click.option("--calib", type=PATH, required=True, help="Calibration npz, or a folder of them.")
+@click.option(
+    "--precision",
+    type=Name("precision", PRECISIONS),
+    default="int8",
+    show_default=True,
+    help="Type of activations; weights are int8, a scale a channel.",
+)
+@click.option("--method", type=NAME, metavar="NAME", help="Calibrator that finds the ranges.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape.")
+@json_option
+def command(
+    model: Path,
+    output: Path | None,
+    calib: Path,
+    precision: str,
+    method: str | None,
+    shapes: tuple[str, ...],
+    as_json: bool,
+) -> Outcome:
+    """Quantize MODEL into a QDQ model, which `torq compile` takes as it is and onnxruntime runs."""
+    output = output or Path(f"{model.stem}.qdq.onnx")
+    check_targets({"-o": output}, {"MODEL": model, "--calib": calib})
+    quantized = _quantized(model, calib, precision, method, shapes)
+    data = _serialized(quantized, model)
+    write_together({output: data})
+    kinds = [node.op_type for node in quantized.model.graph.node]
+    facts = {
+        "model": model.name,
+        "output": str(output),
+        "precision": quantized.precision,
+        "method": method,
+        "bytes": len(data),
+        "nodes": len(kinds),
+        "quantized_tensors": kinds.count("QuantizeLinear"),
+        "notes": list(quantized.notes),
+        "warnings": list(quantized.warnings),
+    }
+    if not as_json:
+        click.echo(f"{facts['quantized_tensors']} tensors are {precision} in a model of {len(data)} bytes")
+        for line in (*quantized.notes, *(f"warning: {text}" for text in quantized.warnings)):
+            click.echo(line)
+        click.echo(f"wrote {output}")
+    return Outcome(facts)
+
+
+def _quantized(model: Path, calib: Path, precision: str, method: str | None, shapes: tuple[str, ...]) -> NumericModel:
+    """The model as `torq compile` quantizes it.
+
+    Raises:
+        QuantizationError: it is quantized already.
+        TorqError: anything else wrong with the model or the data.
+    """
+    from torq_byoc.compilation.clock import StageClock
+    from torq_byoc.compilation.numeric_model import numeric_model
+    from torq_byoc.frontend import load_model
+
+    refuse_container(model)
+    with progress(None, f"quantizing {model.name}") as step:
+        options = options_of(precision=precision, calib=calib, shapes=shapes, step=step)
+        quantized = numeric_model(load_model(model), options, StageClock(options.progress), method=method)
+    if quantized.precision not in PRECISIONS:
+        raise QuantizationError(
+            "the model is quantized already",
+            where=str(model),
+            why="its operators on integers or its QuantizeLinear nodes fix its scales",
+            remedy="compile it as it is with `torq compile`, or start from the float model",
+        )
+    return quantized
+
+
+def _serialized(quantized: NumericModel, source: Path) -> bytes:
+    """The file's bytes, the same for the same model.
+
+    Raises:
+        ModelFileError: they are too many for one file.
+    """
+    size = quantized.model.ByteSize()
+    if size > _MOST_BYTES:
+        raise ModelFileError(
+            "the quantized model does not fit into one file",
+            where=str(source),
+            why=f"it takes {size} bytes, an ONNX file holds {_MOST_BYTES}",
+            remedy="split the model, or compile it directly with `torq compile --calib`",
+        )
+    return quantized.model.SerializeToString(deterministic=True)

@@ -1,0 +1,62 @@
+"""From a loaded model to one whose numbers are decided: prepared, and quantized where that is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from torq_byoc.compilation.clock import StageClock
+from torq_byoc.compilation.options import Options, resolve_precision
+from torq_byoc.frontend import prepare, prepare_with_notes
+from torq_byoc.frontend.float_weights import float_weights
+from torq_byoc.quantize import quantize_model
+from torq_byoc.quantize.data import doubts
+
+
+@dataclass(frozen=True, eq=False)
+class NumericModel:
+    """A model whose numbers are decided.
+
+    Attributes:
+        model: prepared; with QuantizeLinear and DequantizeLinear nodes where it is quantized.
+        precision: "quantized" (it came that way), "int8", "int16" or "bf16".
+        notes: what was assumed on the way, as sentences.
+        warnings: what makes the results doubtful, as sentences.
+    """
+
+    model: onnx.ModelProto
+    precision: str
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def numeric_model(
+    model: onnx.ModelProto, options: Options, clock: StageClock, *, method: str | None = None
+) -> NumericModel:
+    """Prepare a model, and quantize it where its precision asks for it.
+
+    Args:
+        model: as ``frontend.load_model`` returns it.
+        options: precision, calibration, shapes.
+        clock: takes the stages "import" and "quantize".
+        method: calibrator; None is the quantizer's own choice.
+
+    Raises:
+        TorqError: anything wrong with the model or the request.
+    """
+    with clock.stage("import"):
+        preparation = prepare_with_notes(model, dict(options.shapes))
+    prepared = preparation.model
+    precision = resolve_precision(prepared, options)
+    if precision in ("int8", "int16"):
+        chosen: dict[str, Any] = {} if method is None else {"method": method}
+        with clock.stage("quantize"):
+            quantized = quantize_model(prepared, options.calibration, precision=precision, **chosen)
+            warnings = doubts(prepared, options.calibration or {})
+        return NumericModel(quantized, precision, preparation.notes, warnings)
+    if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
+        with clock.stage("import"):
+            prepared = prepare(plain)  # batch norms can be folded into weights now
+    return NumericModel(prepared, precision, preparation.notes, ())
