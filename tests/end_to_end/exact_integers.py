@@ -80,13 +80,13 @@ def convolve(
     dilations: Sequence[int] = (1, 1),
     groups: int = 1,
 ) -> np.ndarray:
-    """Sums of products of int64 NCHW data and OIHW weights; pads are top, left, bottom, right."""
+    """Sums of products of NCHW data and OIHW weights, int64 or float64; pads are top, left, bottom, right."""
     batch, _, height, width = data.shape
     channels, depth, rows, columns = weights.shape
     padded = np.pad(data, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
     high = (padded.shape[2] - dilations[0] * (rows - 1) - 1) // strides[0] + 1
     wide = (padded.shape[3] - dilations[1] * (columns - 1) - 1) // strides[1] + 1
-    result = np.zeros((batch, channels, high, wide), np.int64)
+    result = np.zeros((batch, channels, high, wide), np.result_type(padded, weights))
     for channel, row, column in itertools.product(range(channels), range(rows), range(columns)):
         first = channel // (channels // groups) * depth
         top, left = row * dilations[0], column * dilations[1]

@@ -18,8 +18,8 @@ from onnx import TensorProto, numpy_helper
 from torq_byoc.frontend.graph import attribute
 from torq_byoc.frontend.passes.editor import GraphEditor
 
-_WIDER = {TensorProto.INT4: np.dtype(np.int8), TensorProto.UINT4: np.dtype(np.uint8)}
-_RANGES = {TensorProto.INT4: (-8, 7), TensorProto.UINT4: (0, 15)}
+_WIDER: dict[int, np.dtype] = {TensorProto.INT4: np.dtype(np.int8), TensorProto.UINT4: np.dtype(np.uint8)}
+_RANGES: dict[int, tuple[int, int]] = {TensorProto.INT4: (-8, 7), TensorProto.UINT4: (0, 15)}
 MOVING = frozenset(
     {"Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose",
      "Unsqueeze"}
