@@ -15,23 +15,31 @@ def blocks_of(node: onnx.NodeProto) -> int:
 
 
 def dequantized_values(node: onnx.NodeProto, editor: GraphEditor) -> np.ndarray | None:
-    """(codes - zero point) * scale as float64; None unless codes and parameters are all stored."""
+    """(codes - zero point) * scale as float64; None unless codes and parameters are all stored, and fit."""
     parameters = [editor.array(name) if name else None for name in node.input]
     if any(value is None for value, name in zip(parameters, node.input, strict=True) if name):
         return None
     codes, scale = np.asarray(parameters[0]), np.asarray(parameters[1])
     zero = parameters[2] if len(parameters) > 2 else None
-    spread = [None if value is None else _spread(value, codes.shape, node) for value in (scale, zero)]
-    centred = codes.astype(np.int64) - (0 if spread[1] is None else spread[1].astype(np.int64))
-    return centred * np.asarray(spread[0]).astype(np.float64)
+    factors = _spread(scale, codes.shape, node)
+    offsets = _spread(np.zeros((), np.int64) if zero is None else zero, codes.shape, node)
+    if factors is None or offsets is None:
+        return None
+    return (codes.astype(np.int64) - offsets.astype(np.int64)) * factors.astype(np.float64)
 
 
-def _spread(value: np.ndarray, shape: tuple[int, ...], node: onnx.NodeProto) -> np.ndarray:
-    """A parameter in a shape that broadcasts against the codes."""
+def _spread(value: np.ndarray, shape: tuple[int, ...], node: onnx.NodeProto) -> np.ndarray | None:
+    """A parameter in a shape that broadcasts against the codes; None where it does not fit them."""
     if value.size == 1:
         return value.reshape(())
     axis = int(attribute(node, "axis", 1)) % max(len(shape), 1) if len(shape) > 1 else 0
-    if blocks_of(node):
-        repeated = np.repeat(value, blocks_of(node), axis=axis)
-        return np.take(repeated, range(shape[axis]), axis=axis)
+    block = blocks_of(node)
+    if not shape or value.shape != (_blocked(shape, axis, block) if block > 0 else (shape[axis],)):
+        return None
+    if block > 0:
+        return np.take(np.repeat(value, block, axis=axis), range(shape[axis]), axis=axis)
     return value.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+
+
+def _blocked(shape: tuple[int, ...], axis: int, block: int) -> tuple[int, ...]:
+    return tuple(-(-n // block) if i == axis else n for i, n in enumerate(shape))

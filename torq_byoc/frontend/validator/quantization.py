@@ -98,13 +98,16 @@ def _check_axis(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto],
     scale_shape, shape = shapes.get(node.input[1]), shapes.get(node.input[0])
     tensor = constants.get(node.input[1])
     scale_shape = tuple(tensor.dims) if tensor is not None else scale_shape
-    if scale_shape is None or shape is None or attribute(node, "block_size", 0):
+    if scale_shape is None or shape is None:
         return
-    axis = attribute(node, "axis", 1)
+    axis, block = attribute(node, "axis", 1), attribute(node, "block_size", 0)
     rank = len(shape)
     count = int(np.prod([n or 1 for n in scale_shape]))
     if not isinstance(axis, int) or not -max(rank, 1) <= axis < max(rank, 2):
         raise _error(node, "The quantization axis does not exist", f"axis {axis} of a tensor with {rank} dimensions")
+    if block:
+        _check_blocks(node, scale_shape, shape, axis)
+        return
     if count == 1:
         return
     axis = 0 if rank == 1 else axis
@@ -115,4 +118,22 @@ def _check_axis(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto],
             node,
             "A scale is not as long as the dimension it belongs to",
             f"{count} scales for dimension {axis} of shape {list(shape)}",
+        )
+
+
+def _check_blocks(node: onnx.NodeProto, scale_shape: Shape, shape: Shape, axis: int) -> None:
+    """Scales in blocks: the tensor's shape, with the axis in so many pieces."""
+    block = attribute(node, "block_size", 0)
+    if not isinstance(block, int) or block < 0 or not shape:
+        raise _error(node, "Scales cannot lie in such blocks", f"block size {block}, tensor {list(shape)}")
+    place = axis % len(shape)
+    pieces = [None if n is None else -(-n // block) if i == place else n for i, n in enumerate(shape)]
+    if len(scale_shape) != len(shape) or any(
+        wanted is not None and found is not None and wanted != found
+        for wanted, found in zip(pieces, scale_shape, strict=True)
+    ):
+        raise _error(
+            node,
+            "Scales do not fit the blocks of their tensor",
+            f"scale {list(scale_shape)} for tensor {list(shape)} in blocks of {block} along axis {axis}",
         )

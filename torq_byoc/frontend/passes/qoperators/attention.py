@@ -68,4 +68,4 @@ def _mask(r: Rewriter) -> str:
     return r.emit("Reshape", [r.emit("Mul", [hidden, fill]), r.constant(np.array([0, 1, 1, -1], np.int64), "over")])
 
 
-REWRITES: dict[tuple[str, str], Rewrite] = {("com.microsoft", "QAttention"): _attention}
+REWRITES: dict[tuple[str, str], Rewrite] = {("com.microsoft", "QAttention"): Rewrite(_attention, needs=(0, 1, 2, 3, 4))}

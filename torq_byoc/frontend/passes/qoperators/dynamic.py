@@ -46,6 +46,6 @@ def _dynamic_matmul(r: Rewriter) -> None:
 
 
 REWRITES: dict[tuple[str, str], Rewrite] = {
-    ("", "DynamicQuantizeLinear"): _dynamic_quantize,
-    ("com.microsoft", "DynamicQuantizeMatMul"): _dynamic_matmul,
+    ("", "DynamicQuantizeLinear"): Rewrite(_dynamic_quantize, needs=(0,)),
+    ("com.microsoft", "DynamicQuantizeMatMul"): Rewrite(_dynamic_matmul, needs=(0, 1, 2)),
 }

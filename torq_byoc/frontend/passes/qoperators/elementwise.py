@@ -6,20 +6,30 @@ import numpy as np
 
 from torq_byoc.frontend.passes.qoperators.rewriter import Rewrite, Rewriter
 
+_UNARY = (0, 1, 3)
+"""Inputs that an operator on one tensor must have: data, its scale, the result's scale."""
+
 _AXES_AS_INPUT = 18
 """The operator set in which ReduceMean takes its axes as an input."""
 
 
 def _binary(op_type: str) -> Rewrite:
-    return lambda r: r.finish_quantized(r.emit(op_type, [r.triple(0), r.triple(3)]), 6, 7)
+    return Rewrite(
+        lambda r: r.finish_quantized(r.emit(op_type, [r.triple(0), r.triple(3)]), 6, 7), needs=(0, 1, 3, 4, 6)
+    )
 
 
 def _unary(op_type: str, *kept: str) -> Rewrite:
-    return lambda r: r.finish_quantized(r.emit(op_type, [r.triple(0)], **r.attributes(*kept)), 3, 4)
+    return Rewrite(
+        lambda r: r.finish_quantized(r.emit(op_type, [r.triple(0)], **r.attributes(*kept)), 3, 4), needs=_UNARY
+    )
 
 
 def _concat(r: Rewriter) -> None:
-    parts = [r.triple(i) for i in range(2, len(r.node.input), 3)]
+    starts = range(2, len(r.node.input), 3)
+    if not all(r.name(i) and r.name(i + 1) for i in starts):
+        raise r.refusal("a part, or the scale of one, is left out")
+    parts = [r.triple(i) for i in starts]
     r.finish_quantized(r.emit("Concat", parts, **r.attributes("axis")), 0, 1)
 
 
@@ -45,9 +55,9 @@ REWRITES: dict[tuple[str, str], Rewrite] = {
     ("com.microsoft", "QLinearMul"): _binary("Mul"),
     ("com.microsoft", "QLinearSigmoid"): _unary("Sigmoid"),
     ("com.microsoft", "QLinearLeakyRelu"): _unary("LeakyRelu", "alpha"),
-    ("com.microsoft", "QLinearConcat"): _concat,
-    ("com.microsoft", "QLinearWhere"): _where,
-    ("com.microsoft", "QLinearReduceMean"): _reduce_mean,
-    ("com.microsoft", "QuantizeLinear"): _default_domain,
-    ("com.microsoft", "DequantizeLinear"): _default_domain,
+    ("com.microsoft", "QLinearConcat"): Rewrite(_concat, needs=(0, 2, 3)),
+    ("com.microsoft", "QLinearWhere"): Rewrite(_where, needs=(0, 1, 2, 4, 5, 7)),
+    ("com.microsoft", "QLinearReduceMean"): Rewrite(_reduce_mean, needs=_UNARY),
+    ("com.microsoft", "QuantizeLinear"): Rewrite(_default_domain, needs=(0, 1)),
+    ("com.microsoft", "DequantizeLinear"): Rewrite(_default_domain, needs=(0, 1)),
 }

@@ -22,6 +22,8 @@ def _matmul(r: Rewriter) -> None:
     if r.name(4):
         raise r.refusal(f"its columns are reordered by {r.name(4)!r}")
     blocks = -(-inner // block)
+    if packed.dtype != np.uint8 or scales.size != columns * blocks:
+        raise r.refusal(f"{packed.dtype} weights with {scales.size} scales, not bytes with {columns * blocks}")
     codes = _unpacked(r, packed, (columns, blocks * block), bits)[:, :inner]
     zeros = _zero_points(r, (columns, blocks), bits)
     operands = [
@@ -55,4 +57,4 @@ def _unpacked(r: Rewriter, packed: np.ndarray, shape: tuple[int, int], bits: int
     return np.stack([rows & 15, rows >> 4], axis=-1).reshape(shape[0], -1)[:, : shape[1]]
 
 
-REWRITES: dict[tuple[str, str], Rewrite] = {("com.microsoft", "MatMulNBits"): _matmul}
+REWRITES: dict[tuple[str, str], Rewrite] = {("com.microsoft", "MatMulNBits"): Rewrite(_matmul, needs=(0, 1, 2))}

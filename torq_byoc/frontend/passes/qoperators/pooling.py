@@ -18,7 +18,7 @@ def _pool(op_type: str) -> Rewrite:
             result = r.emit("Transpose", [result], perm=[0, *range(2, rank), 1])
         r.finish_quantized(result, 3, 4)
 
-    return rewrite
+    return Rewrite(rewrite, needs=(0, 1, 3))
 
 
 REWRITES: dict[tuple[str, str], Rewrite] = {

@@ -65,8 +65,8 @@ def scaled_product(r: Rewriter, operands: list[str], first_scale: str, second_sc
 
 
 REWRITES: dict[tuple[str, str], Rewrite] = {
-    ("", "QLinearConv"): _convolution,
-    ("", "QLinearMatMul"): _matmul,
-    ("com.microsoft", "QGemm"): _gemm,
-    ("com.microsoft", "MatMulIntegerToFloat"): _matmul_to_float,
+    ("", "QLinearConv"): Rewrite(_convolution, needs=tuple(range(8))),
+    ("", "QLinearMatMul"): Rewrite(_matmul, needs=tuple(range(8))),
+    ("com.microsoft", "QGemm"): Rewrite(_gemm, needs=(0, 1, 3, 4)),
+    ("com.microsoft", "MatMulIntegerToFloat"): Rewrite(_matmul_to_float, needs=(0, 1, 2, 3)),
 }

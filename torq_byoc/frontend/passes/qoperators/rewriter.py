@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from torq_byoc.errors import UnsupportedOpError
+from torq_byoc.errors import ModelFileError, UnsupportedOpError
 from torq_byoc.frontend.graph import attribute, describe, operator_name
 from torq_byoc.frontend.passes.editor import GraphEditor
 
@@ -46,9 +46,9 @@ class Rewriter:
         return self.editor.add_constant(value, f"{self.node.output[0]}_{label}")
 
     def attributes(self, *names: str) -> dict[str, Any]:
-        """Those of the operator's attributes that it has."""
+        """Those of the operator's attributes that it has; an empty list is none."""
         held = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
-        return {name: held[name] for name in names if name in held}
+        return {name: held[name] for name in names if held.get(name, []) != []}
 
     def attribute(self, name: str, default: Any) -> Any:
         """One attribute of the operator."""
@@ -101,6 +101,8 @@ class Rewriter:
                 scale = self.emit("Mul", [scale, self.constant(np.array(factor, np.float32), "factor")])
         else:
             first, second = (np.asarray(value, np.float64).reshape(-1) for value in values)
+            if 1 not in (first.size, second.size) and first.size != second.size:
+                raise self.refusal(f"its operands have {first.size} and {second.size} scales")
             product = (first * second * factor).astype(np.float32)
             scale = self.constant(product if product.size > 1 else product.reshape(()), f"{name}_scale")
         if columns == 1:
@@ -133,4 +135,31 @@ class Rewriter:
         )
 
 
-Rewrite = Callable[[Rewriter], None]
+@dataclass(frozen=True)
+class Rewrite:
+    """How an operator is rewritten.
+
+    Attributes:
+        apply: puts other nodes in the operator's place.
+        needs: positions of the inputs that must be given.
+    """
+
+    apply: Callable[[Rewriter], None]
+    needs: tuple[int, ...]
+
+    def __call__(self, rewriter: Rewriter) -> None:
+        """Rewrite one node.
+
+        Raises:
+            ModelFileError: it lacks an input.
+            UnsupportedOpError: its form cannot be written with other operators.
+        """
+        missing = [position for position in self.needs if not rewriter.name(position)]
+        if missing or not rewriter.node.output:
+            raise ModelFileError(
+                "A node lacks an input" if missing else "A node has no output",
+                where=describe(rewriter.node),
+                why=f"inputs {missing} are left out" if missing else "",
+                remedy="export the model again; the file does not follow the operator's definition",
+            )
+        self.apply(rewriter)

@@ -32,6 +32,8 @@ def _over_one_axis(r: Rewriter, source: str, axis: int) -> str:
     rank = r.rank(0)
     if rank is None:
         raise r.refusal(f"the rank of {r.name(0)!r} is not known")
+    if not -rank <= axis < rank:
+        raise r.refusal(f"axis {axis} is none of the {rank} dimensions of its data")
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]
     swapped = r.emit("Transpose", [source], perm=order)
@@ -47,4 +49,4 @@ def _over_the_rest(r: Rewriter, source: str, axis: int) -> str:
     return r.emit("Reshape", [rows, r.constant(np.array(shape, np.int64), "shape")])
 
 
-REWRITES: dict[tuple[str, str], Rewrite] = {("com.microsoft", "QLinearSoftmax"): _softmax}
+REWRITES: dict[tuple[str, str], Rewrite] = {("com.microsoft", "QLinearSoftmax"): Rewrite(_softmax, needs=(0, 1, 3))}
