@@ -223,7 +223,9 @@ def test_quantize_and_dequantize(dtype, count):
     model.graph.output[0].type.tensor_type.elem_type = kinds[dtype]
     x = np.random.default_rng(0).standard_normal((2, 6, 5)).astype(F32)
     x[0, :, 0], x[0, :, 1], x[1, :, 0] = 0.125, -0.375, 1e9  # two ties and one far outside
-    assert relax_ops(to_relax(prepare(model))) == ["quantize", "dequantize"]
+    # Unsigned 16-bit codes are signed ones inside; the model's output gets them back.
+    found = [op for op in relax_ops(to_relax(prepare(model))) if dtype != np.uint16 or op not in ("astype", "add")]
+    assert found == ["quantize", "dequantize"]
     assert_matches(model, rtol=0, feeds={"x": x})
     parameters = calls(to_relax(model))[0].args[1:]
     assert {p.ty.ndim for p in parameters} == {1 if count == 6 else 0}

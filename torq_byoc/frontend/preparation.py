@@ -20,6 +20,7 @@ from torq_byoc.frontend.shapes import infer_shapes
 from torq_byoc.frontend.validator import check_semantics, validate
 from torq_byoc.frontend.validator.emptiness import check_emptiness
 from torq_byoc.frontend.validator.expansion import check_expansions
+from torq_byoc.frontend.validator.operand_types import check_operand_types
 from torq_byoc.frontend.validator.types import check_element_types
 
 _OLDEST_IR = 8
@@ -84,6 +85,7 @@ def prepare_with_notes(
     _simplify(result, disabled)
     infer_shapes(result, strict=True)  # again: what was folded may be a shape, and contradict another one
     check_semantics(result)
+    check_operand_types(result)
     check_element_types(result)
     check_emptiness(result)
     return Preparation(result, tuple(notes))

@@ -14,6 +14,7 @@ from onnx import defs
 from torq_byoc.errors import TorqError, UnsupportedOpError
 from torq_byoc.frontend import prepare, to_relax
 from torq_byoc.frontend.passes.expand_functions import EXPANDED
+from torq_byoc.frontend.validator.operators import CONTRIBUTED
 from torq_byoc.kernels.graph import ALIAS_OPS
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize import quantize_model
@@ -22,8 +23,11 @@ from torq_byoc.relay_patterns.patterns import pattern_named
 from torq_byoc.report.operator_probes import NODE, PROBES, Probe
 
 PRECISIONS = ("int8", "bf16")
-REWRITTEN = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear")
+REWRITTEN = ("QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear")
 """Operators of quantized models: they become the integer form of what stands between them."""
+
+INTEGER_PRODUCTS = ("ConvInteger", "MatMulInteger")
+"""Products of integers that run on the NPU as they stand."""
 
 WRITTEN_OUT = EXPANDED | {"DynamicQuantizeLinear", "MeanVarianceNormalization"}
 """Operators that ``prepare`` replaces by simpler ones before anything looks at them."""
@@ -88,7 +92,8 @@ def unprobed() -> OtherOperators:
     from torq_byoc.frontend.importer import unsupported_operators
 
     probed = {probe.op for probe in PROBES}
-    names = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""} - probed - set(REWRITTEN)
+    names = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""} - probed
+    names -= {*REWRITTEN, *INTEGER_PRODUCTS}
     defined, sized = names & WRITTEN_OUT, names & SIZED_BY_DATA
     graph = onnx.helper.make_graph([onnx.helper.make_node(name, [], ["y"], name) for name in names], "all", [], [])
     missing = NEVER_COMPUTED.union(unsupported_operators(onnx.helper.make_model(graph))) - defined - sized
@@ -103,6 +108,8 @@ def table_data(rows: list[OperatorRow]) -> dict[str, Any]:
         "operators": [asdict(row) for row in rows],
         "precisions": list(PRECISIONS),
         "rewritten": list(REWRITTEN),
+        "contributed": sorted(CONTRIBUTED),
+        "integer_products": list(INTEGER_PRODUCTS),
         "other_cpu": list(others.on_cpu),
         "defined": list(others.defined),
         "sized_by_data": list(others.sized_by_data),

@@ -39,7 +39,10 @@ def markdown_table(data: Mapping[str, Any]) -> str:
         lines.append(f"| {row['op']} | {' | '.join(cells)} | {_escaped('; '.join(limits))} |")
     lines += [
         "",
-        f"Operators of quantized models become the integer form of what they enclose: {_listed(data['rewritten'])}.",
+        f"Operators of quantized models become the integer form of what they enclose: {_listed(data['rewritten'])}."
+        f"  So do, or become such operators, those of the domain `com.microsoft`: {_listed(data['contributed'])}.",
+        "",
+        f"Products of integers with int32 results run on the NPU: {_listed(data['integer_products'])}.",
         "",
         f"Other operators that TVM runs on the CPU: {_listed(data['other_cpu'])}.",
         "",

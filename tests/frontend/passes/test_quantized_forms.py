@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.frontend.onnx_tools import constants, graph_model, node, ops
-from torq_byoc.errors import QuantizationError, UnsupportedOpError
-from torq_byoc.frontend import prepare
+from torq_byoc.errors import QuantizationError, ShapeError, TorqError, UnsupportedOpError
+from torq_byoc.frontend import prepare, to_relax
 from torq_byoc.frontend.passes.qoperators import REWRITES
 from torq_byoc.frontend.validator.operators import CONTRIBUTED
 
@@ -118,6 +118,29 @@ def test_factors_of_a_quantized_gemm_go_into_its_scales():
         assert constants(result)[dequantize.input[1]] == scale
         gemm = next(n for n in result.graph.node if n.op_type == "Gemm")
         assert any(a.name == "alpha" for a in gemm.attribute) == kept
+
+
+def test_zero_points_that_fit_no_tensor_are_refused():
+    nodes = [node("ConvInteger", ["x", "w", "xz", "wz"], "y", "conv")]
+    kinds = {"x": TensorProto.UINT8, "y": TensorProto.INT32}
+    good = {"w": np.ones((4, 3, 1, 1), np.int8), "xz": np.uint8(1), "wz": np.zeros(4, np.int8)}
+    for damage in ({"xz": np.ones(2, np.uint8)}, {"wz": np.zeros(3, np.int8)}):
+        model = graph_model(nodes, {"x": [1, 3, 4, 4]}, ["y"], good | damage, dtypes=kinds)
+        with pytest.raises(QuantizationError, match="zero point") as error:
+            to_relax(prepare(model))
+        assert "conv" in error.value.where and error.value.remedy
+
+
+def test_blocks_of_scales_that_do_not_fit_are_refused():
+    for size, shape in ((3, (2, 4)), (4, (2, 3)), (4, (8,)), (-1, (2, 4))):
+        nodes = [
+            node("DequantizeLinear", ["w", "s"], "d", "weights", axis=0, block_size=size),
+            node("Add", ["x", "d"], "y"),
+        ]
+        held = {"w": np.ones((8, 4), np.int8), "s": np.ones(shape, F32)}
+        with pytest.raises(TorqError) as error:
+            prepare(graph_model(nodes, {"x": [8, 4]}, ["y"], held, opset=21))
+        assert isinstance(error.value, QuantizationError | ShapeError) and error.value.remedy
 
 
 def test_zero_scale_of_an_integer_operator_is_refused():

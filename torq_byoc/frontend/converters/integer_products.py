@@ -12,7 +12,14 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend as stock
 
-from torq_byoc.frontend.converters.support import Converter, OnnxCall, constant, constant_array, static_shape
+from torq_byoc.frontend.converters.support import (
+    Converter,
+    OnnxCall,
+    check_parameter,
+    constant,
+    constant_array,
+    static_shape,
+)
 
 _SUM = "int32"
 
@@ -70,6 +77,8 @@ def _convolved(call: OnnxCall, data: relax.Expr, weights: relax.Expr) -> relax.E
 
 def _centred(value: relax.Expr, zero: relax.Expr | None, call: OnnxCall) -> relax.Expr:
     """Integers less their zero point, as int32."""
+    if zero is not None:
+        check_parameter(call, "zero point", static_shape(zero, call), static_shape(value, call))
     known, offset = constant_array(value), constant_array(zero)
     if known is not None and (zero is None or offset is not None):
         return constant(known.astype(np.int32) - (0 if offset is None else offset.astype(np.int32)))
@@ -82,7 +91,11 @@ def _centred(value: relax.Expr, zero: relax.Expr | None, call: OnnxCall) -> rela
 
 def _scalar(call: OnnxCall, index: int) -> relax.Expr | None:
     value = call.input(index)
-    return None if value is None else _reshaped(value, ())
+    if value is None:
+        return None
+    if int(np.prod(static_shape(value, call))) != 1:
+        check_parameter(call, "zero point of data", static_shape(value, call), ())
+    return _reshaped(value, ())
 
 
 def _zero_point(call: OnnxCall, index: int, *, rows: bool) -> relax.Expr | None:

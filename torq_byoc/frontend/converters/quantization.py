@@ -13,7 +13,14 @@ import tvm
 from onnx import helper
 from tvm import relax
 
-from torq_byoc.frontend.converters.support import Converter, OnnxCall, constant, dtype_of, static_shape
+from torq_byoc.frontend.converters.support import (
+    Converter,
+    OnnxCall,
+    check_parameter,
+    constant,
+    dtype_of,
+    static_shape,
+)
 from torq_byoc.frontend.geometry import normalize_axis
 
 _INTEGER = ("int8", "uint8", "int16", "uint16")
@@ -46,14 +53,16 @@ def _quantize_at_run_time(call: OnnxCall, dtype: str) -> relax.Expr:
 
 
 def dequantize(call: OnnxCall) -> relax.Expr:
-    """DequantizeLinear -> ``dequantize`` to the scale's type; int32 inputs (biases) are allowed."""
+    """DequantizeLinear -> ``dequantize``, to the scale's type unless it names another; int32 (biases) is allowed."""
     x = call.data()
     dtype = dtype_of(x)
     _check_form(call, dtype, (*_INTEGER, "int32"))
+    named, made = int(call.attrs.get("output_dtype", 0)), dtype_of(call.data(1))
+    result = str(helper.tensor_dtype_to_np_dtype(named)) if named else made
     if not _is_fixed(call):
-        return _dequantize_at_run_time(call)
+        return relax.op.astype(_dequantize_at_run_time(call), result)
     scale, zero, axis = _parameters(call, dtype)
-    return relax.op.dequantize(x, scale, zero, axis=axis, out_dtype=dtype_of(call.data(1)))
+    return relax.op.dequantize(x, scale, zero, axis=axis, out_dtype=result)
 
 
 def _dequantize_at_run_time(call: OnnxCall) -> relax.Expr:
@@ -86,7 +95,9 @@ def _spread(call: OnnxCall, index: int) -> relax.Expr | None:
     if math.prod(shape) == 1:
         return relax.op.reshape(value, (1,) * rank)
     axis = normalize_axis(int(call.attrs.get("axis", 1)), rank, call.name) if rank > 1 else 0
-    return relax.op.reshape(value, (-1,) + (1,) * (rank - 1 - axis))
+    spread = (math.prod(shape),) + (1,) * (rank - 1 - axis)
+    check_parameter(call, "zero point" if index == 2 else "scale", spread, static_shape(call.data(), call))
+    return relax.op.reshape(value, spread)
 
 
 def _parameters(call: OnnxCall, dtype: str) -> tuple[relax.Expr, relax.Expr, int]:

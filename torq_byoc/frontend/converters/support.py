@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
-from torq_byoc.errors import ModelFileError, ShapeError, UnsupportedOpError
+from torq_byoc.errors import ModelFileError, QuantizationError, ShapeError, UnsupportedOpError
 
 DATA_DEPENDENT = "the size of its result depends on the data, and a compiled model has fixed shapes"
 
@@ -92,6 +92,21 @@ class OnnxCall:
             why=why,
             remedy="simplify this node in the exporting framework, or fix the input shapes with --shape",
             details={"ops": [self.op_type], "nodes": [self.name]},
+        )
+
+
+def check_parameter(call: OnnxCall, what: str, shape: tuple[int, ...], data: tuple[int, ...]) -> None:
+    """A zero point or scale of shape ``shape`` must broadcast against its tensor (QuantizationError)."""
+    try:
+        fits = np.broadcast_shapes(shape, data) == data
+    except ValueError:
+        fits = False
+    if not fits:
+        raise QuantizationError(
+            f"a {what} does not fit its tensor",
+            where=f"node {call.name!r} ({call.op_type})",
+            why=f"it has shape {list(shape)}, the tensor {list(data)}",
+            remedy="quantize the model again; its parameters are damaged",
         )
 
 
