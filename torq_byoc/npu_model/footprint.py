@@ -138,9 +138,13 @@ def _walked(run: int, dims: tuple[tuple[int, int], ...]) -> np.ndarray:
 
 def transfer_xram_bounds(descriptor: DmaDescriptor) -> tuple[int, int]:
     """First XRAM byte of a transfer, and the one after its last."""
-    steps = [(count - 1) * stride for count, stride in descriptor.dims if count > 0]
-    low = descriptor.xram + sum(step for step in steps if step < 0)
-    return low, descriptor.xram + sum(step for step in steps if step > 0) + descriptor.run
+    low, high = descriptor.xram, descriptor.xram + descriptor.run
+    for count, stride in descriptor.dims:
+        if count > 0 and stride < 0:
+            low += (count - 1) * stride
+        elif count > 0:
+            high += (count - 1) * stride
+    return low, high
 
 
 def operand_reads(task: SliceTask, ndl: Ndl) -> np.ndarray:

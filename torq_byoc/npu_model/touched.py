@@ -47,19 +47,27 @@ class Touched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def first_common(self, other: Touched) -> Span | None:
         """The first interval of bytes that are in both sets, or None."""
-        for start, end in self.spans:
-            for low, high in other.spans:
-                if start < high and low < end:
-                    return intervals.first_common(self.exact, other.exact)
-        return None
+        return intervals.first_common(self.exact, other.exact) if spans_meet(self.spans, other.spans) else None
 
     def first_outside(self, spans: Sequence[Span]) -> Span | None:
         """The first interval of the set that is not wholly in the union of some spans, or None."""
         for start, end in self.spans:
-            if not any([low <= start and end <= high for low, high in spans]):
+            for low, high in spans:
+                if low <= start and end <= high:
+                    break
+            else:
                 around = intervals.union([intervals.interval(*span) for span in spans])
                 return intervals.first_outside(self.exact, around)
         return None
+
+
+def spans_meet(left: Sequence[Span], right: Sequence[Span]) -> bool:
+    """Whether some span of one list shares a byte with one of the other."""
+    for start, end in left:
+        for low, high in right:
+            if start < high and low < end:
+                return True
+    return False
 
 
 NOTHING = Touched()

@@ -82,12 +82,13 @@ def check(program: Program, *, buffers: bool = True, seals: bool = True) -> list
         buffers: False leaves out the rules "buffer".
         seals: False leaves out the rules "seal".
     """
-    violations = [Violation(rule, None, message) for rule, message in static_problems(program)]
+    xram = XramMap(program)
+    violations = [Violation(rule, None, message) for rule, message in static_problems(program, xram)]
     if violations:
         return violations[:MAX_VIOLATIONS]
-    run = _Run(program, buffers=buffers, seals=seals)
+    run = _Run(program, xram, buffers=buffers, seals=seals)
     try:
-        for step in trace(program, run.xram):
+        for step in trace(program, xram):
             run.step(step)
             if len(run.violations) >= MAX_VIOLATIONS:
                 return run.violations[:MAX_VIOLATIONS]
@@ -112,13 +113,13 @@ def _described(program: Program, violation: Violation) -> str:
 class _Run:
     """The state of the walk: memory, jobs in flight, and what was found."""
 
-    def __init__(self, program: Program, *, buffers: bool, seals: bool) -> None:
+    def __init__(self, program: Program, xram: XramMap, *, buffers: bool, seals: bool) -> None:
         self.program = program
         self.violations: list[Violation] = []
         self._seals = seals
         self._tenancies = Tenancies(program) if buffers else None
-        self.xram = XramMap(program)
-        self._memory = Memory(program, self.xram)
+        self._xram = xram
+        self._memory = Memory(program, xram)
         self._flight = InFlight()
         self._slices = SliceJobs(program.config)
         self._sums: dict[int, CarriedSums] = {}
@@ -209,7 +210,7 @@ class _Run:
 
     def _access(self, job: Job) -> JobAccess:
         if isinstance(job.start, StartDma):
-            return transfer_access(job.start, self.program.config, self.xram)
+            return transfer_access(job.start, self.program.config, self._xram)
         access = self._slices.access(job.start, job.tasks, job.code)
         if job.slice_index >= self.program.config.slices:
             return access.refused("engine", f"slice {job.slice_index} of {self.program.config.slices}")

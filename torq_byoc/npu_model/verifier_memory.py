@@ -12,6 +12,7 @@ from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.xram import Region, XramMap
 
 UNDEFINED, DATA, CODE, NSS = 0, 1, 2, 3
+_OTHERS = {kind: [other for other in range(4) if other != kind] for kind in range(4)}
 _KIND = {"program": CODE, "nss": NSS}
 
 
@@ -19,7 +20,8 @@ class Memory:
     """Kinds of bytes; a job's effects are applied when it starts, its order being proved elsewhere."""
 
     def __init__(self, program: Program, xram: XramMap) -> None:
-        self._lram = np.zeros(program.config.lram_bytes, np.uint8)
+        self._kinds = bytearray(program.config.lram_bytes)
+        self._lram = np.frombuffer(self._kinds, np.uint8)
         self._origin = np.zeros(2, np.int64)
         self._slot_bytes = program.config.nss_block_bytes
         self._defined = {
@@ -39,7 +41,8 @@ class Memory:
             return
         if start.engine is Engine.DMA_OUT:
             target = region.strided(self._defined[region.start], descriptor)
-            target[...] = (lram == DATA).reshape(target.shape)
+            whole = self.holds(descriptor.lram, descriptor.lram + lram.size, DATA)
+            target[...] = DATA if whole else (lram == DATA).reshape(target.shape)
         elif region.writable:
             source = region.strided(self._defined[region.start], descriptor)
             lram.reshape(source.shape)[...] = source
@@ -73,11 +76,11 @@ class Memory:
         """The first of some LRAM bytes that is not of a kind, or None."""
         if not len(wanted):
             return None
-        low = int(wanted[0, 0])
-        right = self._lram[low : int(wanted[-1, 1])] == kind
-        if right.all():
-            return None
-        wrong = (~right).nonzero()[0] + low
+        low, high = int(wanted[0, 0]), int(wanted[-1, 1])
+        first = self._first_other(low, high, kind)
+        if first is None or len(wanted) == 1:
+            return first
+        wrong = (self._lram[first:high] != kind).nonzero()[0] + first
         holders = np.searchsorted(wanted[:, 0], wrong, side="right") - 1
         inside = wrong[wrong < wanted[holders, 1]]
         return int(inside[0]) if inside.size else None
@@ -86,7 +89,12 @@ class Memory:
         """Whether LRAM bytes are all of a kind and, for a block, came from an XRAM address."""
         if address is not None and self._origin[start // self._slot_bytes] != address:
             return False
-        return bool((self._lram[start:end] == kind).all())
+        return self._first_other(start, end, kind) is None
+
+    def _first_other(self, start: int, end: int, kind: int) -> int | None:
+        """The first LRAM byte of a stretch that is not of a kind, or None: each other kind is looked for."""
+        places = [self._kinds.find(other, start, end) for other in _OTHERS[kind]]
+        return min([place for place in places if place >= 0], default=None)
 
     def undefined_outputs(self) -> Iterator[tuple[str, int]]:
         """Outputs that are not completely written, with the number of missing bytes."""

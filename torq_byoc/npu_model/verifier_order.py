@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torq_byoc.npu_model.isa import Engine, WaitFor
-from torq_byoc.npu_model.touched import Touched
+from torq_byoc.npu_model.touched import Touched, spans_meet
 from torq_byoc.npu_model.trace import Job
 from torq_byoc.npu_model.verifier_jobs import JobAccess
 
@@ -28,7 +28,7 @@ class InFlight:
         if engine in self._running:
             yield f"the engine is busy with job {self._running[engine][0]}, which nothing waited for"
         for other, (index, running) in self._running.items():
-            if other != engine:
+            if other != engine and _may_conflict(access, running):
                 yield from _conflicts(index, access, running)
         self._running[engine] = (job.index, access)
 
@@ -48,6 +48,21 @@ class InFlight:
     def jobs(self) -> list[int]:
         """Jobs that nothing has waited for."""
         return sorted(index for engine, (index, _) in self._running.items() if engine != _SEQUENCER)
+
+
+def _may_conflict(mine: JobAccess, theirs: JobAccess) -> bool:
+    """Whether spans of the two meet that one of them writes."""
+    return _may_race(mine.lram_reads, mine.lram_writes, theirs.lram_reads, theirs.lram_writes) or _may_race(
+        mine.xram_reads, mine.xram_writes, theirs.xram_reads, theirs.xram_writes
+    )
+
+
+def _may_race(reads: Touched, writes: Touched, their_reads: Touched, their_writes: Touched) -> bool:
+    """Whether that is so in one memory."""
+    written, theirs = writes.spans, their_writes.spans
+    if written and (spans_meet(written, their_reads.spans) or spans_meet(written, theirs)):
+        return True
+    return bool(theirs) and spans_meet(reads.spans, theirs)
 
 
 def _conflicts(index: int, mine: JobAccess, theirs: JobAccess) -> Iterator[str]:

@@ -8,15 +8,19 @@ from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.xram import XramMap
 
 
-def static_problems(program: Program) -> Iterator[tuple[str, str]]:
-    """Broken rules as (rule, message)."""
-    yield from _memory_map(program)
-    yield from _blocks(program)
+def static_problems(program: Program, xram: XramMap) -> Iterator[tuple[str, str]]:
+    """Broken rules as (rule, message).
+
+    Args:
+        program: the program.
+        xram: its regions.
+    """
+    yield from _memory_map(program, xram)
+    yield from _blocks(program, xram)
 
 
-def _memory_map(program: Program) -> Iterator[tuple[str, str]]:
+def _memory_map(program: Program, xram: XramMap) -> Iterator[tuple[str, str]]:
     config = program.config
-    xram = XramMap(program)
     top = config.xram_base + config.xram_bytes
     for region in xram.regions:
         if region.start < config.xram_base or region.end > top:
@@ -33,15 +37,14 @@ def _memory_map(program: Program) -> Iterator[tuple[str, str]]:
             yield "bounds", f"XRAM buffer at {address:#x} is not at a multiple of {config.xram_align}"
 
 
-def _blocks(program: Program) -> Iterator[tuple[str, str]]:
+def _blocks(program: Program, xram: XramMap) -> Iterator[tuple[str, str]]:
     if not program.blocks:
         yield "program", "no sequencer block"
-    constants = [region for region in XramMap(program).regions if region.kind == "nss"]
     for number, block in enumerate(program.blocks):
         if block.slot != number % 2:
             yield "program", f"block {number} in slot {block.slot}, which must alternate from 0"
         if not 0 < block.size <= program.config.nss_block_bytes:
             yield "limit", f"block {number} of {block.size} bytes, at most {program.config.nss_block_bytes}"
-        end = block.address + block.size
-        if not any(region.start <= block.address and end <= region.end for region in constants):
+        region = xram.around(block.address, block.address + block.size)
+        if region is None or region.kind != "nss":
             yield "bounds", f"block {number} at {block.address:#x} is not inside an nss segment"

@@ -57,9 +57,12 @@ class XramMap:
 
     def find(self, descriptor: DmaDescriptor) -> Region | None:
         """The region that holds all of a transfer, or None."""
-        low, high = transfer_xram_bounds(descriptor)
-        position = bisect_right(self._starts, low) - 1
-        if position < 0 or high > self.regions[position].end:
+        return self.around(*transfer_xram_bounds(descriptor))
+
+    def around(self, start: int, end: int) -> Region | None:
+        """The region that holds the bytes start..end-1, or None."""
+        position = bisect_right(self._starts, start) - 1
+        if position < 0 or end > self.regions[position].end:
             return None
         return self.regions[position]
 
