@@ -257,11 +257,11 @@ class HlProgram(Generic[OpT]):
 
     def traffic(self) -> dict[str, int]:
         """Transfers and bytes by direction, and jobs of the slices, as the pass ledger reports them."""
-        transfers: dict[type, list[int]] = {Load: [], Store: []}
+        transfers: dict[type, list[Transfer]] = {Load: [], Store: []}
         for op in self.ops:
-            if isinstance(op, Load | Store):
-                transfers[type(op)].append(op.transfer.nbytes)
-        inward, outward = transfers[Load], transfers[Store]
+            if isinstance(op, (Load, Store)):
+                transfers[type(op)].append(op.transfer)
+        inward, outward = ([one.nbytes if one.dims else one.run for one in transfers[kind]] for kind in (Load, Store))
         return {
             "in_transfers": len(inward),
             "in_bytes": sum(inward),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import nss_bytes
+from torq_byoc.npu_model.encoding import nss_bytes, start_bytes
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, WaitFor
 
 DMA_IN = WaitFor(Engine.DMA_IN)
@@ -43,12 +43,14 @@ class _Sequencer:
         self.engines = tuple(sorted({DMA_IN, *engines}, key=_rank))
         self.blocks = [_Block()]
         self.starts: list[Start] = []
+        self.open_size = 0
         self.started: list[int] = []
         self.outstanding: dict[WaitFor, int] = {}
         self.done: dict[WaitFor, int] = {}
         self.fetch_outstanding = False
         self.empty_size = nss_bytes(())
-        self.reserve = self._cost(NssTask((FETCH,), (DMA_IN,))) + self._cost(NssTask((), self.engines))
+        self.closing = self._cost(NssTask((), self.engines))
+        self.reserve = self._cost(NssTask((FETCH,), (DMA_IN,))) + self.closing
 
     def _cost(self, task: NssTask) -> int:
         return nss_bytes((task,)) - self.empty_size
@@ -62,7 +64,7 @@ class _Sequencer:
         block.tasks.append(task)
         block.jobs += self.started
         block.size += self._cost(task)
-        self.starts, self.started = [], []
+        self.starts, self.started, self.open_size = [], [], 0
         for engine in waits:
             if engine in self.outstanding:
                 self.done[engine] = max(self.done.get(engine, -1), self.outstanding.pop(engine))
@@ -77,12 +79,13 @@ class _Sequencer:
         if waits:
             self._close(waits)
         self.starts.append(start)
+        self.open_size += start_bytes(start)
         self.started.append(position)
         self.outstanding[engine] = position
 
     def emit(self, start: Start, engine: WaitFor, position: int, needed: Mapping[WaitFor, int]) -> None:
         """Append one job, opening a new block when the current one is full."""
-        pending = self._cost(NssTask((*self.starts, start), self.engines))
+        pending = self.closing + self.open_size + start_bytes(start)
         if self.blocks[-1].size + pending + self.reserve > self.config.nss_block_bytes - self.empty_size:
             self._end_block()
         if engine == DMA_IN and not self.blocks[-1].fetched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ from torq_byoc.npu_model.config import NpuConfig
 
 def row_major_strides(shape: Sequence[int], size: int) -> tuple[int, ...]:
     """Byte strides of a dense tensor of ``size``-byte elements."""
+    return _row_major(tuple(shape), size)
+
+
+@functools.lru_cache(maxsize=4096)
+def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     strides = [size] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
@@ -35,8 +41,16 @@ def dense_transfers(strides: Sequence[int], region: Region, size: int, config: N
     if region.size == 0:
         return []
     base = sum(start * stride for start, stride in zip(region.start, strides, strict=True))
-    walk = list(zip(region.extent, strides, strict=True))
-    return list(_descriptors(walk, base, 0, size, config))
+    pieces = _dense_pieces(region.extent, tuple(strides), size, config)
+    return [Transfer(piece.lram_offset, base + piece.xram_offset, piece.run, piece.dims) for piece in pieces]
+
+
+@functools.lru_cache(maxsize=4096)
+def _dense_pieces(
+    extent: tuple[int, ...], strides: tuple[int, ...], size: int, config: NpuConfig
+) -> tuple[Transfer, ...]:
+    """The transfers of a box at the start of its tensor: those of the tiles of a tensor are alike."""
+    return tuple(_descriptors(list(zip(extent, strides, strict=True)), 0, 0, size, config))
 
 
 def phased_extent(region: Region, phases: tuple[int, int]) -> tuple[int, int]:

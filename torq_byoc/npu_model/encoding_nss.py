@@ -51,16 +51,19 @@ def encode_nss(tasks: Sequence[NssTask]) -> bytes:
 
 def nss_bytes(tasks: Sequence[NssTask]) -> int:
     """Size of the encoded block in bytes, without encoding it."""
-    size = _BLOCK.size
-    for task in tasks:
-        size += _TASK.size + _WAIT.size * len(task.waits)
-        for start in task.starts:
-            size += _START.size
-            if isinstance(start, StartDma):
-                size += _DMA.size + _DIM.size * len(start.descriptor.dims)
-            else:
-                size += _SLICE.size
-    return size
+    return _BLOCK.size + sum(
+        [
+            _TASK.size + _WAIT.size * len(task.waits) + sum([start_bytes(start) for start in task.starts])
+            for task in tasks
+        ]
+    )
+
+
+def start_bytes(start: Start) -> int:
+    """Size of an encoded start in bytes."""
+    if isinstance(start, StartDma):
+        return _DMA_START.size + _DIM.size * len(start.descriptor.dims)
+    return _SLICE_START.size
 
 
 def decode_nss(data: bytes) -> tuple[NssTask, ...]:
