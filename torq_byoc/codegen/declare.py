@@ -70,8 +70,10 @@ def declare(
 
 
 def _job(program: RunProgram, op: Op, start: Start, numbers: Mapping[int, int], code: Mapping[int, bytes]) -> JobInfo:
+    accesses = op.accesses
+
     def touched(effect: Effect) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(numbers[access.buffer] for access in op.accesses if access.effect is effect))
+        return tuple(dict.fromkeys([numbers[access.buffer] for access in accesses if access.effect is effect]))
 
     if isinstance(op, SliceRun):
         kind = "slice"

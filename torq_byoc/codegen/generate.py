@@ -34,16 +34,18 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import WaitFor
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.timing import Timeline, simulate_timeline
+from torq_byoc.npu_model.trace import Step, trace
 from torq_byoc.schedules.plan import Schedule
 
 
 @dataclass(frozen=True)
 class GeneratedProgram:
-    """The machine program of one partition with what the reports and checks need: ``jobs`` has the op behind every
-    start of the program and ``addresses`` the places of their buffers, ``lram_requests`` are sizes and lifetimes of
-    all LRAM buffers, ``timeline`` is the program's in the reference profile."""
+    """The machine program of one partition with what the reports and checks need: ``steps`` are its ``trace``, ``jobs``
+    has the op behind every start of the program and ``addresses`` the places of their buffers, ``lram_requests`` are
+    sizes and lifetimes of all LRAM buffers, ``timeline`` is the program's in the reference profile."""
 
     program: Program
+    steps: tuple[Step, ...]
     jobs: tuple[Op | None, ...]
     addresses: AddressMap
     timeline: Timeline
@@ -132,11 +134,13 @@ class _Generator:
         entries = {entry.name: entry for entry in (*ledger, *_ordering(program, chosen, seconds))}
         reported = tuple(entries[name] for name in NAMES if name in entries and name not in disabled)
         layers = _layer_bytes(chosen.shared.program)
+        steps = tuple(trace(lowered.program))
         return GeneratedProgram(
             lowered.program,
+            steps,
             lowered.jobs,
             memory.addresses,
-            simulate_timeline(lowered.program),
+            simulate_timeline(lowered.program, steps=steps),
             memory.lram_peak,
             memory.lram_requests,
             reported,

@@ -39,7 +39,7 @@ def compile_graph(symbol: str, graph: OpGraph, options: Options, clock: StageClo
     for entry in generated.ledger:
         clock.record_pass(entry.name, entry.seconds)
     with clock.stage("verify"):
-        verify(generated.program)
+        verify(generated.program, generated.steps)
     facts = PartitionFacts(
         symbol=symbol,
         lram_peak=generated.lram_peak,

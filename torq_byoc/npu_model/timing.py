@@ -11,6 +11,7 @@ Three profiles, always named in what is printed:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -20,7 +21,7 @@ import msgspec
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import Agent, Engine, SliceTask, StartDma, WaitFor
 from torq_byoc.npu_model.program import Program
-from torq_byoc.npu_model.trace import Job, trace
+from torq_byoc.npu_model.trace import Job, Step, trace
 
 _SLICE_START_CYCLES = 1
 _FREE = frozenset({Agent.REF, Agent.CEPW})
@@ -112,7 +113,9 @@ class Timeline:
         return [event for event in self.events if event.engine in engines]
 
 
-def simulate_timeline(program: Program, profile: Profile | str = Profile.REFERENCE) -> Timeline:
+def simulate_timeline(
+    program: Program, profile: Profile | str = Profile.REFERENCE, steps: Iterable[Step] | None = None
+) -> Timeline:
     """Walk the sequencer's starts and waits (hardware doc 5.3).
 
     One timestamp t: a start occupies its engine from t (or from when it is idle), starting a slice takes
@@ -121,6 +124,7 @@ def simulate_timeline(program: Program, profile: Profile | str = Profile.REFEREN
     Args:
         program: need not be verified.
         profile: assumptions about transfers.
+        steps: the program's ``trace``, when the caller has it already.
 
     Raises:
         ProgramFormatError: a block or slice program is no valid encoding.
@@ -128,7 +132,7 @@ def simulate_timeline(program: Program, profile: Profile | str = Profile.REFEREN
     """
     profile = Profile(profile)
     clock = _Clock(program.config, profile)
-    for step in trace(program):
+    for step in trace(program) if steps is None else steps:
         for job in step.jobs:
             clock.start(job)
         clock.after_starts(sum(job.engine is Engine.SLICE for job in step.jobs))

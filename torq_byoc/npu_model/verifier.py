@@ -23,6 +23,7 @@ is the result which was meant takes the compiler's declarations beside them:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torq_byoc.errors import ProgramFormatError, VerificationError
@@ -54,13 +55,17 @@ class Violation:
     message: str
 
 
-def verify(program: Program) -> None:
+def verify(program: Program, steps: Iterable[Step] | None = None) -> None:
     """Refuse a program that breaks a rule.
+
+    Args:
+        program: the program.
+        steps: its ``trace``, when the caller has it already.
 
     Raises:
         VerificationError: lists the first violations; ``details`` has their number and the first ones.
     """
-    violations = check(program)
+    violations = check(program, steps)
     if not violations:
         return
     first = violations[0]
@@ -74,11 +79,14 @@ def verify(program: Program) -> None:
     )
 
 
-def check(program: Program, *, buffers: bool = True, seals: bool = True) -> list[Violation]:
+def check(
+    program: Program, steps: Iterable[Step] | None = None, *, buffers: bool = True, seals: bool = True
+) -> list[Violation]:
     """The rules a program breaks, in program order, at most ``MAX_VIOLATIONS``; empty when it is safe.
 
     Args:
         program: the program.
+        steps: its ``trace``, when the caller has it already.
         buffers: False leaves out the rules "buffer".
         seals: False leaves out the rules "seal".
     """
@@ -88,7 +96,7 @@ def check(program: Program, *, buffers: bool = True, seals: bool = True) -> list
         return violations[:MAX_VIOLATIONS]
     run = _Run(program, xram, buffers=buffers, seals=seals)
     try:
-        for step in trace(program, xram):
+        for step in trace(program, xram) if steps is None else steps:
             run.step(step)
             if len(run.violations) >= MAX_VIOLATIONS:
                 return run.violations[:MAX_VIOLATIONS]

@@ -35,7 +35,7 @@ def moved(call: SliceCall, places: Mapping[int, Placing]) -> SliceCall:
 
 def renamed(call: Called, names: Mapping[int, int]) -> Called:
     """The call with buffers exchanged for others that hold the same in the same places."""
-    if not any(access.buffer in names for access in call.operands):
+    if names.keys().isdisjoint([access.buffer for access in call.operands]):
         return call
     old = call.invocation
     inputs = tuple(replace(one, buffer=names.get(one.buffer, one.buffer)) for one in old.inputs)
