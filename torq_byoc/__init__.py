@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torq_byoc import npu_model as npu_model
 from torq_byoc.errors import (
+    AccuracyError,
     CalibrationError,
     CommandLineError,
     EnvironmentProblem,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccuracyError",
     "CalibrationError",
     "CommandLineError",
     "CompiledModel",

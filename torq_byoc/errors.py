@@ -113,6 +113,10 @@ class CalibrationError(TorqError):
     """Calibration or input data with wrong keys, shapes, types or values."""
 
 
+class AccuracyError(TorqError):
+    """An accuracy check that cannot be made: thresholds, labels or a metric that do not fit the model."""
+
+
 class CommandLineError(TorqError):
     """Arguments that make no command: an unknown option, a missing file name, an output that is an input."""
 

@@ -18,6 +18,7 @@ from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.schedules.record import DecisionRecord
 
+
 @dataclass
 class Outcome:
     """What a checked compilation gave."""

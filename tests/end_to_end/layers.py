@@ -1,8 +1,4 @@
-"""Layer by layer against float semantics: every layer computed from the inputs that the reference gave it.
-
-One copy of the model serves all layers at once: wherever a layer reads an intermediate tensor, it reads a model input
-of its own instead, fed with the reference's values.
-"""
+"""Layer by layer against float semantics: every layer computed from the inputs that the reference gave it."""
 
 from __future__ import annotations
 
@@ -10,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from tests.relay_patterns.infra import onnxruntime_outputs
+from torq_byoc.accuracy.layered import FED, on_given_inputs
 from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.quantize.evaluation.distance import cosine
 from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.quantize.evaluation.float64 import float64_outputs
-
-_FED = "__fed"
 
 
 def quantized_tensors(model: onnx.ModelProto) -> list[str]:
@@ -32,26 +28,6 @@ def exposing(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
     known = _values(copy)
     present = {value.name for value in copy.graph.output}
     copy.graph.output.extend(known[name] for name in names if name not in present)
-    return copy
-
-
-def on_given_inputs(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
-    """The model whose layers read ``names`` from inputs ``<name>__fed``; its outputs are exactly ``names``."""
-    copy = _inferred(model)
-    known, wanted = _values(copy), set(names)
-    read = set()
-    for node in copy.graph.node:
-        for position, name in enumerate(node.input):
-            if name in wanted:
-                node.input[position] = name + _FED
-                read.add(name)
-    for name in names:
-        if name in read:
-            kind = known[name].type.tensor_type
-            shape = [dim.dim_value for dim in kind.shape.dim]
-            copy.graph.input.append(helper.make_tensor_value_info(name + _FED, kind.elem_type, shape))
-    copy.graph.ClearField("output")
-    copy.graph.output.extend(known[name] for name in names)
     return copy
 
 
@@ -70,7 +46,7 @@ def _layered(model: onnx.ModelProto, values: Arrays, feeds: Arrays) -> tuple[onn
     inputs = {}
     for value in layered.graph.input:
         name = value.name
-        inputs[name] = values[name.removesuffix(_FED)] if name.endswith(_FED) else feeds[name]
+        inputs[name] = values[name.removesuffix(FED)] if name.endswith(FED) else feeds[name]
     return layered, inputs
 
 
@@ -151,10 +127,3 @@ def float_layers(model: onnx.ModelProto, reference: IntegerReference, feeds: Arr
                 values[name] = tensors[node.output].astype(np.float32)
     theirs = expected_from(model, values, feeds)
     return {name: cosine(values[name], theirs[name]) for name in values}
-
-
-def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Cosine of two tensors; 1 when both are zero."""
-    x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
-    norm = np.linalg.norm(x) * np.linalg.norm(y)
-    return float(x @ y / norm) if norm else float(np.allclose(x, y))

@@ -8,11 +8,12 @@ import numpy as np
 import onnx
 
 from tests.end_to_end.harness import Outcome, compile_and_compare
-from tests.end_to_end.layers import cosine, end_to_end, float_layers, quantized_layers
+from tests.end_to_end.layers import end_to_end, float_layers, quantized_layers
 from tests.end_to_end.networks import Feeds, Network
 from tests.relay_patterns.infra import onnxruntime_outputs
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize import quantize_model
+from torq_byoc.quantize.evaluation.distance import cosine
 from torq_byoc.report.summary import summarize
 
 MAX_LAYER_LSB = 1

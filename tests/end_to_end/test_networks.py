@@ -12,7 +12,6 @@ import pytest
 
 from tests.end_to_end import light_models
 from tests.end_to_end.harness import compile_and_compare
-from tests.end_to_end.layers import cosine
 from tests.end_to_end.measure import (
     MAX_LAYER_LSB,
     MAX_LAYER_MEAN_LSB,
@@ -26,6 +25,7 @@ from tests.end_to_end.measure import (
 )
 from tests.end_to_end.networks import FLOAT, QUANTIZED, Network
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.quantize.evaluation.distance import cosine
 
 CONFIG = NpuConfig()
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.end_to_end.choices import Drawn, Seeded, some_of
 from tests.end_to_end.harness import Outcome, compile_and_compare
-from tests.end_to_end.layers import cosine
 from tests.end_to_end.partial_schedules import partial_record
 from tests.end_to_end.random_graphs import MIXED, QUANTIZED, RandomGraph, graphs, seeded_graph
 from tests.end_to_end.random_operators import OPERATORS
@@ -22,6 +21,7 @@ from tests.relay_patterns.infra import onnxruntime_outputs
 from torq_byoc.codegen.passes import NAMES
 from torq_byoc.errors import LramOverflowError, ScheduleError
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.quantize.evaluation.distance import cosine
 from torq_byoc.schedules.record import DecisionRecord
 
 KIB = 1024

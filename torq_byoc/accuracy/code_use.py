@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.accuracy.layers import Codes
+from torq_byoc.accuracy.codes import Codes
 
 NOTICEABLE = 0.1
 """A value counts as more than zero from this part of its channel's root mean square upwards."""
@@ -17,7 +17,7 @@ class CodeUse:
     """Shares of all values.
 
     Attributes:
-        saturated: of values more than half a step outside the range.
+        saturated: of values more than a step outside the range, which lose more than any value inside.
         zeroed: of values that become zero though they are noticeable in their channel.
         unused: part of the codes' span that no value reaches.
     """
@@ -33,8 +33,8 @@ class CodeCensus:
     def __init__(self, codes: Codes, axis: int) -> None:
         self._codes, self._axis = codes, axis
         low, high = codes.limits
-        self._low = float(codes.dequantize(np.array(low))) - codes.scale / 2
-        self._high = float(codes.dequantize(np.array(high))) + codes.scale / 2
+        self._low = float(codes.dequantize(np.array(low))) - codes.scale
+        self._high = float(codes.dequantize(np.array(high))) + codes.scale
         self._values = self._saturated = self._zeroed = 0
         self._least, self._most = high, low
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torq_byoc.accuracy.code_use import CodeCensus, CodeUse
+from torq_byoc.accuracy.codes import Codes
 from torq_byoc.accuracy.layered import LayeredEvaluator
-from torq_byoc.accuracy.layers import Codes, Layer, layers_of
+from torq_byoc.accuracy.layers import Layer, layers_of
 from torq_byoc.accuracy.metrics import Comparison, Figures
 from torq_byoc.accuracy.references.float_reference import float_reference
 from torq_byoc.accuracy.references.integer_reference import IntegerReference
@@ -88,14 +89,14 @@ class LayerCheck:
     """
 
     def __init__(self, stages: Stages) -> None:
-        self.layers = layers_of(stages)
-        self._carries_scales = stages.precise is stages.prepared or stages.precision == "quantized"
-        self._integers = stages.precision != "bf16"
-        self._float = None if self._carries_scales and self._integers else float_reference(stages.prepared)
-        self._precise = Float64Evaluator(stages.precise) if self._integers else None
+        carries_scales, is_float = stages.precision == "quantized", stages.precision == "bf16"
+        # Without quantization a layer that is not to be seen on the NPU would be compared with itself.
+        self.layers = tuple(layer for layer in layers_of(stages) if layer.place or not is_float)
+        self._float = None if carries_scales else float_reference(stages.prepared)
+        self._precise = None if is_float else Float64Evaluator(stages.precise)
         stored = {_stored(layer): layer for layer in self.layers}
         visible = {name: layer for name, layer in stored.items() if layer.place}
-        self._alone = None if self._carries_scales else LayeredEvaluator(stages.precise, list(stored))
+        self._alone = None if carries_scales or is_float else LayeredEvaluator(stages.precise, list(stored))
         self._rounded = LayeredEvaluator(stages.precise, list(visible)) if visible else None
         self._reference = IntegerReference.over(stages.precise, stages.parted.module, stages.graphs)
         self._tallies = {name: _Tally(layer) for name, layer in stored.items()}
@@ -112,7 +113,7 @@ class LayerCheck:
             values = _Values(
                 wanted=wanted[layer.tensor],
                 found=_real(layer.codes, integers.get(name, precise[name])),
-                before=precise[layer.precise] if self._carries_scales and self._integers else wanted[layer.tensor],
+                before=wanted[layer.tensor] if self._float else precise[layer.precise],
                 alone=_real(layer.codes, alone[name]) if name in alone else None,
                 rounded=rounded.get(name),
                 integers=integers.get(name),
@@ -125,12 +126,11 @@ class LayerCheck:
 
     def _end_to_end(self, feeds: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
         """What is wanted by tensor of the prepared model, and what is stored by name in the precise one."""
-        if self._float is None:
-            assert self._precise is not None
-            precise = self._precise.tensors(feeds)
-            return {layer.tensor: _real(layer.codes, precise[_stored(layer)]) for layer in self.layers}, precise
-        wanted = {**feeds, **self._float.tensors(feeds)}
-        return wanted, self._precise.tensors(feeds) if self._precise else wanted
+        wanted = {**feeds, **self._float.tensors(feeds)} if self._float else {}
+        precise = self._precise.tensors(feeds) if self._precise else wanted
+        if not wanted:
+            wanted = {layer.tensor: _real(layer.codes, precise[_stored(layer)]) for layer in self.layers}
+        return wanted, precise
 
     def _run_integers(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
         self._reference.run(feeds)
@@ -210,8 +210,8 @@ class _Tally:
         axis = self.layer.axis
         whole.update(wanted, found, axis)
         for comparison, (_, first, end) in zip(parts, self.layer.operands, strict=True):
-            own = [np.take(values, range(first, end), axis) for values in (wanted, found)]
-            comparison.update(*own, axis)
+            own = range(first, end)
+            comparison.update(np.take(wanted, own, axis), np.take(found, own, axis), axis)
 
     def _round(self, rounded: np.ndarray, integers: np.ndarray, is_local: bool) -> None:
         """Distance of the integers; where the layer was not run on wanted values, this is its local error too."""

@@ -1,7 +1,7 @@
 """A model whose layers all read given values: what each of them does on its own, in one run.
 
-One copy of the model serves all layers at once: wherever a layer reads an intermediate tensor, it reads a model input of
-its own instead, fed with the values that somebody chose.
+One copy of the model serves all layers at once: wherever a layer reads an intermediate tensor, it reads a model input
+of its own instead, fed with the values that somebody chose.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which results of a model are stored, and where each of its stages keeps them.
 
-A layer is what lies between stored tensors: a convolution with its relu is one.  It is keyed by the tensor of the prepared
-model that it makes.
+A layer is what lies between stored tensors: a convolution with its relu is one.  It is keyed by the tensor of the
+prepared model that it makes.
 """
 
 from __future__ import annotations
@@ -13,51 +13,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from torq_byoc.accuracy.codes import Codes
+from torq_byoc.accuracy.places import Place, Places
 from torq_byoc.accuracy.stages import Stages
-from torq_byoc.frontend.graph import constant_tensors, producers
-from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.frontend.graph import constant_tensors
 
 INPUT = "input"
 """In place of an operator's name: a tensor that the caller gives."""
-
-
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """How a tensor is quantized: value = (code - zero_point) * scale, per tensor.
-
-    Attributes:
-        name: of the tensor of codes in the quantized model.
-    """
-
-    name: str
-    scale: float
-    zero_point: int
-    dtype: np.dtype
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """Smallest and largest code."""
-        info = np.iinfo(self.dtype)
-        return int(info.min), int(info.max)
-
-    def quantize(self, values: np.ndarray) -> np.ndarray:
-        """Codes of real values: rounded half to even, saturated."""
-        low, high = self.limits
-        steps = np.rint(values.astype(np.float64) / self.scale) + self.zero_point
-        return np.clip(np.nan_to_num(steps, posinf=high, neginf=low), low, high).astype(self.dtype)
-
-    def dequantize(self, codes: np.ndarray) -> np.ndarray:
-        """Real values of codes, in float64."""
-        return (codes.astype(np.float64) - self.zero_point) * self.scale
-
-
-@dataclass(frozen=True)
-class Place:
-    """A tensor of an operator graph: symbol of the partition, and name."""
-
-    symbol: str
-    tensor: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,45 +49,52 @@ class Layer:
 
 def layers_of(stages: Stages) -> tuple[Layer, ...]:
     """The layers of a model in the order of the precise model's nodes, inputs first."""
-    precise, prepared = stages.precise.graph, stages.prepared.graph
-    quantized = _quantizations(stages.precise)
-    floats = _float_tensors(stages.precise)
-    fused = _quantized_only(precise, set(quantized), {value.name for value in precise.output})
-    results = {node.name: node for node in prepared.node}
-    shapes = _shapes(stages.prepared)
-    places = _Places(stages.graphs)
-    stored: list[Layer] = []
-    for value in precise.input:
-        if value.name in quantized and value.name in floats:
-            stored.append(_input(value.name, quantized[value.name], len(shapes[value.name])))
-    for node in precise.node:
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear") or node.name not in results:
-            continue
-        for position, name in enumerate(node.output):
-            if not name or name not in floats or name in fused:
-                continue
-            own = results[node.name]
-            tensor = own.output[position] if position < len(own.output) else name
-            codes = quantized.get(name)
-            rank = len(shapes.get(tensor, ()))
-            axis = _channel_axis(own, rank)
-            stored.append(
-                Layer(
-                    node.name,
-                    node.op_type,
-                    tensor,
-                    name,
-                    codes,
-                    places.find(node.name, shapes.get(tensor), codes),
-                    tuple(_operands(own, shapes, rank)),
-                    axis,
-                )
-            )
-    return tuple(stored)
+    reader = _Reader(stages)
+    return (*reader.inputs(), *reader.results())
 
 
-def _input(name: str, codes: Codes, rank: int) -> Layer:
-    return Layer(name, INPUT, name, name, codes, None, (), 1 if rank > 1 else 0)
+class _Reader:
+    """Reads layers off the stages of a model."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._graph = stages.precise.graph
+        self._quantized = _quantizations(stages.precise)
+        self._floats = _float_tensors(stages.precise)
+        self._fused = _quantized_only(self._graph, set(self._quantized))
+        self._prepared = {node.name: node for node in stages.prepared.graph.node}
+        self._shapes = shapes_of(stages.prepared)
+        self._places = Places(stages.graphs)
+
+    def inputs(self) -> Iterator[Layer]:
+        """Model inputs that are quantized."""
+        for value in self._graph.input:
+            name = value.name
+            if name in self._quantized and name in self._floats:
+                axis = 1 if len(self._shapes[name]) > 1 else 0
+                yield Layer(name, INPUT, name, name, self._quantized[name], None, (), axis)
+
+    def results(self) -> Iterator[Layer]:
+        """Results of the prepared model's nodes that the precise model stores."""
+        for node in self._graph.node:
+            if node.op_type not in ("QuantizeLinear", "DequantizeLinear") and node.name in self._prepared:
+                for position, name in enumerate(node.output):
+                    if name in self._floats and name not in self._fused:
+                        yield self._result(node, position)
+
+    def _result(self, node: onnx.NodeProto, position: int) -> Layer:
+        own, name = self._prepared[node.name], node.output[position]
+        tensor = own.output[position] if position < len(own.output) else name
+        codes, shape = self._quantized.get(name), self._shapes.get(tensor, ())
+        return Layer(
+            node=node.name,
+            op=node.op_type,
+            tensor=tensor,
+            precise=name,
+            codes=codes,
+            place=self._places.find(node.name, shape, codes),
+            operands=tuple(_operands(own, self._shapes, len(shape))),
+            axis=_channel_axis(own, len(shape)),
+        )
 
 
 def _quantizations(model: onnx.ModelProto) -> dict[str, Codes]:
@@ -150,13 +119,14 @@ def _float_tensors(model: onnx.ModelProto) -> set[str]:
     return {value.name for value in values if value.type.tensor_type.elem_type == TensorProto.FLOAT}
 
 
-def _quantized_only(graph: onnx.GraphProto, quantized: set[str], outputs: set[str]) -> set[str]:
+def _quantized_only(graph: onnx.GraphProto, quantized: set[str]) -> set[str]:
     """Float tensors between a layer's operators: not quantized themselves, but on the way to nothing but quantizations.
 
     In a model without quantization there are none.
     """
     if not quantized:
         return set()
+    outputs = {value.name for value in graph.output}
     users: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
         for name in node.input:
@@ -176,7 +146,8 @@ def _leads_to_codes(node: onnx.NodeProto, quantized: set[str], fused: set[str]) 
     return all(name in quantized or name in fused for name in node.output if name)
 
 
-def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+def shapes_of(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """Static shapes by tensor name."""
     values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
     found = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in values}
     return {**found, **{tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}}
@@ -203,32 +174,3 @@ def _operands(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], rank:
         extent = shapes[name][axis]
         yield name, first, first + extent
         first += extent
-
-
-class _Places:
-    """Finds results of ONNX nodes in operator graphs."""
-
-    def __init__(self, graphs: Mapping[str, OpGraph]) -> None:
-        self._graphs = graphs
-        self._made: dict[str, list[Place]] = {}
-        for symbol, graph in graphs.items():
-            for node in graph.nodes:
-                self._made.setdefault(node.origin.rsplit("+", 1)[-1], []).append(Place(symbol, node.output))
-
-    def find(self, node: str, shape: tuple[int, ...] | None, codes: Codes | None) -> Place | None:
-        """The last tensor that a node was the last one to contribute to and that has its result's form and codes."""
-        for place in reversed(self._made.get(node, [])):
-            info = self._graphs[place.symbol].tensors[place.tensor]
-            if shape is None or info.shape != shape:
-                continue
-            if codes is None and info.dtype is DType.BF16:
-                return place
-            if codes is not None and info.dtype.numpy == codes.dtype and info.zero_point == codes.zero_point:
-                if info.scale is not None and np.isclose(info.scale, codes.scale, rtol=1e-6, atol=0.0):
-                    return place
-        return None
-
-
-def producers_of(model: onnx.ModelProto) -> dict[str, str]:
-    """Tensor name -> name of the node that makes it."""
-    return {name: node.name for name, node in producers(model.graph).items()}

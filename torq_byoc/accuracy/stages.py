@@ -16,7 +16,6 @@ from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.placement import place
 from torq_byoc.compiled_model import CompiledModel
 from torq_byoc.compiler import compile_model
-from torq_byoc.frontend import prepare
 from torq_byoc.host_module import npu_functions
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.relay_patterns import PartitionedModule, lower_partitions
@@ -62,7 +61,7 @@ def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: 
     placement = place(model, options, StageClock())
     return Stages(
         original=model,
-        prepared=prepare(model, dict(options.shapes)),
+        prepared=placement.prepared,
         precise=placement.model,
         precision=placement.precision,
         parted=placement.parted,

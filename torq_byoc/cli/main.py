@@ -18,6 +18,7 @@ from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError
 
 COMMANDS: dict[str, str] = {
     "bench": "NPU cycles, bytes and utilisation against the CPU baseline.",
+    "check": "May this model be shipped: accuracy on the NPU, layer by layer.",
     "compile": "Compile an ONNX model into a .torq container.",
     "demo": "The whole path on the embedded model, in under a minute.",
     "doctor": "Check this machine: versions, compiler, reference kernels.",

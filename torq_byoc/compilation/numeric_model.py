@@ -20,12 +20,14 @@ class NumericModel:
     """A model whose numbers are decided.
 
     Attributes:
-        model: prepared; with QuantizeLinear and DequantizeLinear nodes where it is quantized.
+        prepared: what is quantized: static, folded, every node named.
+        model: the same; with QuantizeLinear and DequantizeLinear nodes where it is quantized.
         precision: "quantized" (it came that way), "int8", "int16" or "bf16".
         notes: what was assumed on the way, as sentences.
         warnings: what makes the results doubtful, as sentences.
     """
 
+    prepared: onnx.ModelProto
     model: onnx.ModelProto
     precision: str
     notes: tuple[str, ...]
@@ -55,8 +57,8 @@ def numeric_model(
         with clock.stage("quantize"):
             quantized = quantize_model(prepared, options.calibration, precision=precision, **chosen)
             warnings = doubts(prepared, options.calibration or {})
-        return NumericModel(quantized, precision, preparation.notes, warnings)
+        return NumericModel(prepared, quantized, precision, preparation.notes, warnings)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):
             prepared = prepare(plain)  # batch norms can be folded into weights now
-    return NumericModel(prepared, precision, preparation.notes, ())
+    return NumericModel(prepared, prepared, precision, preparation.notes, ())

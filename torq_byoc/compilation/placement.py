@@ -22,13 +22,15 @@ class Placement:
     """A model whose operators have their places.
 
     Attributes:
-        model: prepared, and quantized where the precision asks for it.
+        prepared: what is quantized: static, folded, every node named.
+        model: the same, quantized where the precision asks for it.
         precision: "quantized", "int8", "int16" or "bf16".
         parted: the Relax module with its partitions.
         notes: what was assumed on the way, as sentences.
         warnings: what makes the results doubtful, as sentences.
     """
 
+    prepared: onnx.ModelProto
     model: onnx.ModelProto
     precision: str
     parted: PartitionedModule
@@ -52,7 +54,7 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
     with clock.stage("partition"):
         parted = partition(to_relax(numeric.model), arithmetic_of(numeric.precision), options.config)
     notes = (*numeric.notes, *unused_requests(numeric.precision, options))
-    return Placement(numeric.model, numeric.precision, parted, notes, numeric.warnings)
+    return Placement(numeric.prepared, numeric.model, numeric.precision, parted, notes, numeric.warnings)
 
 
 def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) -> None:

@@ -6,7 +6,6 @@ A preset is one line of ``_PRESETS``: its name and what differs from the SL2610.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torq_byoc.errors import HardwareConfigError, TorqError, choose_from
 from torq_byoc.files import Expected, read_text
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.config_data import check_machine, config_from_dict, config_to_dict, content_hash
+from torq_byoc.npu_model.strict_yaml import parse_yaml
 
 __all__ = ["config_from_yaml", "content_hash", "load_config", "preset", "preset_names", "to_yaml"]
 
@@ -95,31 +95,12 @@ def config_from_yaml(text: str, where: str = "hardware YAML") -> NpuConfig:
     if len(text) > MAX_YAML_BYTES:
         raise _malformed(where, f"{len(text)} characters, at most {MAX_YAML_BYTES} are read")
     try:
-        data = yaml.load(text, Loader=_Loader)  # noqa: S506  (a SafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _malformed(where, " ".join(str(error).split())) from error
+        data = parse_yaml(text)
+    except ValueError as error:
+        raise _malformed(where, str(error)) from error
     if not isinstance(data, dict):
         raise _malformed(where, f"it holds a {type(data).__name__}, not a mapping of field names to values")
     return config_from_dict(data, where)
-
-
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # the library has no type hints
-    """The safe loader without aliases (a few lines of them expand to gigabytes) and repeated keys."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.composer.ComposerError(None, None, "aliases are not allowed here", event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for position, key in enumerate(keys):
-            if key in keys[:position]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is repeated", node.value[position][0].start_mark
-                )
-        return dict(super().construct_mapping(node, deep))
 
 
 def _malformed(where: str, why: str) -> TorqError:

@@ -21,7 +21,7 @@ class _Console(Console):
         raise  # noqa: PLE0704
 
 
-def _console() -> Console:
+def console_for_output() -> Console:
     """A console for stdout; piped output is not wrapped at 80 columns."""
     console = _Console(highlight=False, markup=False)
     return console if console.is_terminal else _Console(highlight=False, markup=False, width=PIPE_WIDTH)
@@ -29,7 +29,7 @@ def _console() -> Console:
 
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Headline figures, coverage and host work of a compiled model."""
-    console = _console()
+    console = console_for_output()
     if summary["hw"] is None:
         console.print(f"{summary['model']}: nothing of it runs on the NPU")
     else:
@@ -97,12 +97,12 @@ def print_layers(summary: Mapping[str, Any]) -> None:
             f"{layer['utilisation']:.0%}",
             f"{sum(layer['bytes'].values()):,}",
         )
-    _console().print(table)
+    console_for_output().print(table)
 
 
 def print_container(container: Mapping[str, Any]) -> None:
     """Version and sections of a file."""
-    console = _console()
+    console = console_for_output()
     console.print(f"{container['path']}: {container['bytes']:,} B, format {container['format_version']}")
     table = Table("section", "bytes", "SHA-256", box=None)
     for section in container["sections"]:
@@ -115,12 +115,12 @@ def print_levels(levels: Mapping[str, Mapping[str, Any]]) -> None:
     table = Table("level", "cost", box=None)
     for level, costs in levels.items():
         table.add_row(level, ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in costs.items()))
-    _console().print(table)
+    console_for_output().print(table)
 
 
 def print_memory(partitions: Sequence[Mapping[str, Any]]) -> None:
     """XRAM regions and LRAM spans of every partition."""
-    console = _console()
+    console = console_for_output()
     for partition in partitions:
         table = Table("memory", "address", "bytes", "what", box=None, title=partition["partition"])
         for region in partition["xram"]:
@@ -136,7 +136,7 @@ def print_memory(partitions: Sequence[Mapping[str, Any]]) -> None:
 def print_explanation(summary: Mapping[str, Any], model: CompiledModel) -> None:
     """The layer table, what each pass saved, and the decisions."""
     print_layers(summary)
-    console = _console()
+    console = console_for_output()
     for entry in summary["passes"]:
         saved = ", ".join(f"{key} {value:,}" for key, value in entry["saved"].items()) or "reorders only"
         console.print(f"pass {entry['name']}: {saved}")
@@ -147,7 +147,7 @@ def print_explanation(summary: Mapping[str, Any], model: CompiledModel) -> None:
 
 def print_coverage(coverage: Mapping[str, Any]) -> None:
     """Each node of a model with its place."""
-    console = _console()
+    console = console_for_output()
     table = Table("node", "operator", "runs on", "as, or because", box=None)
     for row in coverage["nodes"]:
         table.add_row(row["node"], row["op"], row["place"], row["detail"])
@@ -159,7 +159,7 @@ def print_coverage(coverage: Mapping[str, Any]) -> None:
 
 def print_operators(data: Mapping[str, Any]) -> None:
     """Every operator with its place in each precision."""
-    console = _console()
+    console = console_for_output()
     table = Table("operator", *data["precisions"], "limits", box=None)
     for row in data["operators"]:
         mappings = [row["mappings"][precision] for precision in data["precisions"]]
@@ -174,7 +174,7 @@ def print_operators(data: Mapping[str, Any]) -> None:
 
 def print_benchmark(data: Mapping[str, Any]) -> None:
     """Simulated time beside measured times; they belong to different machines."""
-    console = _console()
+    console = console_for_output()
     table = Table("measured", "us", "against the NPU", "against NPU and its CPU part", box=None)
     npu, host = data["latency_us"], data["cycles"]["host_us"]
     table.add_row(f"NPU {data['hw'] or '(idle)'}, simulated", f"{npu:,.1f}", "", "")

@@ -1,7 +1,7 @@
 """A partitioned model whose NPU parts run as operator graphs, in the machine's arithmetic on whole tensors.
 
-Everything beside the partitions runs on the CPU as it does in the compiled model, so the results of the two are equal to
-the last bit (bf16: to one unit in the last place) or one of them is wrong.
+Everything beside the partitions runs on the CPU as it does in the compiled model, so the results of the two are equal
+to the last bit (bf16: to one unit in the last place) or one of them is wrong.
 """
 
 from __future__ import annotations

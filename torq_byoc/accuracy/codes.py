@@ -1,0 +1,37 @@
+"""How a tensor is quantized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """How a tensor is quantized: value = (code - zero_point) * scale, per tensor.
+
+    Attributes:
+        name: of the tensor of codes in the quantized model.
+    """
+
+    name: str
+    scale: float
+    zero_point: int
+    dtype: np.dtype
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest code."""
+        info = np.iinfo(self.dtype)
+        return int(info.min), int(info.max)
+
+    def quantize(self, values: np.ndarray) -> np.ndarray:
+        """Codes of real values: rounded half to even, saturated."""
+        low, high = self.limits
+        steps = np.rint(values.astype(np.float64) / self.scale) + self.zero_point
+        return np.clip(np.nan_to_num(steps, posinf=high, neginf=low), low, high).astype(self.dtype)
+
+    def dequantize(self, codes: np.ndarray) -> np.ndarray:
+        """Real values of codes, in float64."""
+        return (codes.astype(np.float64) - self.zero_point) * self.scale

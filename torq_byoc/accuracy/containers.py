@@ -1,0 +1,82 @@
+"""A container in place of a compilation: what it was compiled for, and whether it is this model's.
+
+A container holds integers only.  The stages before them are made anew from the model with the container's machine,
+precision and decisions, and for int8 and int16 with the calibration data that it was compiled with: scales are a
+function of that data alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from torq_byoc.accuracy.stages import Stages
+from torq_byoc.compilation.options import Options
+from torq_byoc.compiled_model import CompiledModel, TensorSpec
+from torq_byoc.errors import AccuracyError
+
+
+def options_of_container(compiled: CompiledModel, options: Options, path: Path) -> Options:
+    """Options that lead to a container's stages.
+
+    Args:
+        compiled: from the container.
+        options: the user's: calibration and input shapes count.
+        path: of the container, for messages.
+
+    Raises:
+        AccuracyError: its ranges came from data, and none is given.
+    """
+    precision = compiled.facts.precision
+    if precision not in ("quantized", "bf16") and options.calibration is None:
+        raise AccuracyError(
+            f"an {precision} container is checked with the data that it was calibrated with",
+            where=str(path),
+            why="it holds integers, and the scales behind them come from that data",
+            remedy="give --calib as it was given to torq compile",
+        )
+    machine = next((partition.program.config for partition in compiled.partitions), options.config)
+    return replace(
+        options,
+        config=machine,
+        precision="auto" if precision == "quantized" else precision,
+        decisions=compiled.decisions() if compiled.partitions else None,
+    )
+
+
+def require_same_model(stages: Stages, path: Path) -> None:
+    """Refuse a container that another model was compiled to.
+
+    Raises:
+        AccuracyError: inputs, outputs or partitions differ.
+    """
+    facts = stages.compiled.facts
+    graph = stages.precise.graph
+    for what, own, values in (("inputs", facts.inputs, graph.input), ("outputs", facts.outputs, graph.output)):
+        names = tuple(value.name for value in values)
+        if names != tuple(spec.name for spec in own):
+            raise _another(what, ", ".join(names), _names(own), path)
+    shapes = tuple(tuple(d.dim_value for d in value.type.tensor_type.shape.dim) for value in graph.input)
+    if shapes != tuple(spec.shape for spec in facts.inputs):
+        raise _another("input shapes", str([list(shape) for shape in shapes]), _shapes(facts.inputs), path)
+    symbols = sorted(stages.graphs)
+    compiled = sorted(partition.facts.symbol for partition in stages.compiled.partitions)
+    if symbols != compiled:
+        raise _another("NPU programs", ", ".join(symbols), ", ".join(compiled), path)
+
+
+def _names(specs: tuple[TensorSpec, ...]) -> str:
+    return ", ".join(spec.name for spec in specs)
+
+
+def _shapes(specs: tuple[TensorSpec, ...]) -> str:
+    return str([list(spec.shape) for spec in specs])
+
+
+def _another(what: str, model: str, container: str, path: Path) -> AccuracyError:
+    return AccuracyError(
+        "the container was compiled from another model",
+        where=str(path),
+        why=f"{what} of the model: {model}; of the container: {container}",
+        remedy="give the model that it was compiled from, with the same --shape",
+    )

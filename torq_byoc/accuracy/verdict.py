@@ -1,0 +1,123 @@
+"""Whether a model may be shipped: measured figures against thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from torq_byoc.accuracy.deviation import Deviation, Stage
+from torq_byoc.accuracy.labels import LabelScores
+from torq_byoc.accuracy.layer_check import LayerRow
+from torq_byoc.accuracy.output_check import OutputRow
+from torq_byoc.accuracy.thresholds import LabelLimits, MetricLimits, Thresholds
+
+Limit = tuple[str, float | None, float | None]
+"""Name, measured value, limit; None where there is no value or no limit."""
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A threshold that is not reached.
+
+    Attributes:
+        section: of the thresholds file, or "program" for a defect.
+        where: output, part, layer or result of the metric.
+        what: name of the limit.
+        value, limit: figures; None for what has none.
+        sentence: the same in words.
+    """
+
+    section: str
+    where: str
+    what: str
+    value: float | None
+    limit: float | None
+    sentence: str
+
+
+def misses(
+    thresholds: Thresholds,
+    outputs: Iterable[OutputRow],
+    layers: Iterable[LayerRow],
+    labels: LabelScores | None,
+    metric: Mapping[str, float],
+    deviations: Iterable[Deviation],
+) -> tuple[Miss, ...]:
+    """All that is missed, defects first, then in the order of the arguments."""
+    return (
+        *_defects(deviations),
+        *_output_misses(thresholds, outputs),
+        *_layer_misses(thresholds, layers),
+        *(_label_misses(thresholds.labels, labels) if labels else ()),
+        *_metric_misses(thresholds.metric, metric),
+    )
+
+
+def is_defect(deviation: Deviation) -> bool:
+    """Whether something is wrong that no data and no precision can excuse."""
+    return deviation.stage is not Stage.QUANTIZATION
+
+
+def _defects(deviations: Iterable[Deviation]) -> Iterator[Miss]:
+    for deviation in deviations:
+        if is_defect(deviation) and (deviation.local or deviation.stage in (Stage.CODE_GENERATION, Stage.TILING)):
+            sentence = f"{deviation.stage}: {deviation.node}: {deviation.detail}"
+            yield Miss("program", deviation.node, str(deviation.stage), None, None, sentence)
+            return
+
+
+def _output_misses(thresholds: Thresholds, rows: Iterable[OutputRow]) -> Iterator[Miss]:
+    for row in rows:
+        where = row.output if row.part == row.output else f"{row.output}/{row.part}"
+        if row.lost:
+            yield Miss("outputs", where, "lost", None, None, f"{where} is one constant on the NPU, and none in float")
+        limits, figures = thresholds.outputs.of(row.output, row.part), row.figures
+        low = (
+            ("min_cosine", figures.cosine, limits.min_cosine),
+            ("min_sqnr", figures.sqnr, limits.min_sqnr),
+            ("min_agreement", row.agreement, limits.min_agreement),
+        )
+        yield from _missed("outputs", where, low, (("max_error", figures.max_error, limits.max_error),))
+
+
+def _layer_misses(thresholds: Thresholds, rows: Iterable[LayerRow]) -> Iterator[Miss]:
+    for row in rows:
+        limits = thresholds.layers.of(row.layer.node, row.layer.tensor)
+        low = (
+            ("min_cosine", row.overall.cosine, limits.min_cosine),
+            ("min_sqnr", row.overall.sqnr, limits.min_sqnr),
+            ("min_local_sqnr", row.local.sqnr, limits.min_local_sqnr),
+        )
+        saturated = row.use.saturated if row.use else None
+        yield from _missed("layers", row.layer.tensor, low, (("max_saturated", saturated, limits.max_saturated),))
+
+
+def _label_misses(limits: LabelLimits, scores: LabelScores) -> Iterator[Miss]:
+    low = (("min_top1", scores.npu_top1, limits.min_top1),)
+    high = (
+        ("max_top1_loss", scores.top1_loss, limits.max_top1_loss),
+        ("max_top5_loss", scores.top5_loss, limits.max_top5_loss),
+    )
+    yield from _missed("labels", "labels", low, high)
+
+
+def _metric_misses(limits: Mapping[str, MetricLimits], results: Mapping[str, float]) -> Iterator[Miss]:
+    for name, value in results.items():
+        own = limits.get(name, MetricLimits())
+        yield from _missed("metric", name, (("min", value, own.min),), (("max", value, own.max),))
+
+
+def _missed(section: str, where: str, low: Iterable[Limit], high: Iterable[Limit]) -> Iterator[Miss]:
+    for name, value, limit in low:
+        if value is not None and limit is not None and not value >= limit:
+            sentence = f"{where}: {_words(name)} {value:.5g}, at least {limit:g} wanted"
+            yield Miss(section, where, name, value, limit, sentence)
+    for name, value, limit in high:
+        if value is not None and limit is not None and not value <= limit:
+            sentence = f"{where}: {_words(name)} {value:.5g}, at most {limit:g} wanted"
+            yield Miss(section, where, name, value, limit, sentence)
+
+
+def _words(name: str) -> str:
+    plain = name.removeprefix("min_").removeprefix("max_").replace("_", " ")
+    return {"sqnr": "SQNR", "local sqnr": "local SQNR", "min": "value", "max": "value"}.get(plain, plain)

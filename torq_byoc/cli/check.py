@@ -1,0 +1,110 @@
+"""``torq check``: may this model be shipped on this NPU, and if not, why and what helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torq_byoc.cli.options import NAME, PATH, Outcome, json_option, model_options, progress, refuse_unused
+from torq_byoc.cli.request import files_read, naming_the_file, options_of, refuse_container
+from torq_byoc.cli.targets import check_targets
+
+if TYPE_CHECKING:
+    import onnx
+
+    from torq_byoc.accuracy.stages import Stages
+    from torq_byoc.compilation.options import Options
+
+MOST_SAMPLES = 1_000_000
+
+
+@click.command(name="check")
+@click.argument("model", type=PATH)
+@click.argument("container", metavar="[OUT.torq]", type=PATH, required=False)
+@click.option("--data", type=PATH, required=True, help="Evaluation npz, or a folder of them; `labels` may be in it.")
+@model_options
+@click.option("--thresholds", "limits", type=PATH, help="YAML file of limits; docs/accuracy.md has the defaults.")
+@click.option("--metric", type=NAME, metavar="FILE.py:function", help="A quality of yours, from the outputs of both.")
+@click.option(
+    "--layer-samples",
+    type=click.IntRange(1, MOST_SAMPLES),
+    default=4,
+    show_default=True,
+    help="Samples on which every layer is looked at.",
+)
+@click.option("--report", type=PATH, help="HTML report to write.")
+@json_option
+def command(
+    model: Path,
+    container: Path | None,
+    data: Path,
+    limits: Path | None,
+    metric: str | None,
+    layer_samples: int,
+    report: Path | None,
+    as_json: bool,
+    **request: Any,
+) -> Outcome:
+    """Check MODEL on the simulated NPU against the float model, or OUT.torq that was compiled from it.
+
+    Exit code 1 when a threshold is missed.
+    """
+    from torq_byoc.accuracy.check import check
+    from torq_byoc.accuracy.result_json import result_data
+    from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
+    from torq_byoc.files import write_together
+    from torq_byoc.frontend import load_model
+    from torq_byoc.quantize import load_calibration
+    from torq_byoc.quantize.user_metric import load_metric
+    from torq_byoc.report.accuracy_tables import print_check
+
+    if container:
+        decided = ("precision", "hw", "record", "records", "effort", "disabled")
+        refuse_unused([name for name in decided if name in request], f"{container.name} is compiled already")
+    read = {"MODEL": model, "OUT.torq": container, "--data": data, "--thresholds": limits, **files_read(**request)}
+    check_targets({"--report": report}, read)
+    refuse_container(model)
+    thresholds = load_thresholds(limits) if limits else Thresholds()
+    function = load_metric(metric) if metric else None
+    evaluation = load_calibration(data)
+    loaded = load_model(model)
+    with progress(None, f"checking {model.name}") as step:
+        options = options_of(step=step, **request)
+        with naming_the_file(request.get("record")):
+            stages = _stages(loaded, container, options, model.name)
+        result = check(
+            stages,
+            evaluation,
+            calibration=options.calibration,
+            thresholds=thresholds,
+            metric=function,
+            layer_samples=layer_samples,
+            step=step,
+        )
+    found = result_data(result)
+    if report:
+        from torq_byoc.report.page.accuracy import accuracy_page
+
+        points = {(row.output, row.part): row.points for row in result.outputs}
+        write_together({report: accuracy_page(found, points).encode()})
+    if not as_json:
+        print_check(found)
+        if report:
+            click.echo(f"wrote {report}")
+    return Outcome({**found, "report": str(report) if report else None}, 0 if result.passed else 1)
+
+
+def _stages(model: onnx.ModelProto, container: Path | None, options: Options, name: str) -> Stages:
+    from torq_byoc.accuracy.stages import stages_of
+
+    if container is None:
+        return stages_of(model, options, name=name)
+    from torq_byoc.accuracy.containers import options_of_container, require_same_model
+    from torq_byoc.compiled_model import load
+
+    compiled = load(container)
+    stages = stages_of(model, options_of_container(compiled, options, container), name=name, compiled=compiled)
+    require_same_model(stages, container)
+    return stages
