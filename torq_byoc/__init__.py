@@ -32,6 +32,7 @@ from torq_byoc.errors import (
 from torq_byoc.target import install_hook
 
 if TYPE_CHECKING:
+    from torq_byoc.accuracy.api import check_model
     from torq_byoc.compiled_model import CompiledModel, load
     from torq_byoc.compiler import compile, partition_for_torq
     from torq_byoc.npu_model.config import NpuConfig
@@ -57,6 +58,7 @@ __all__ = [
     "TorqError",
     "UnsupportedOpError",
     "VerificationError",
+    "check_model",
     "compile",
     "load",
     "partition_for_torq",
@@ -66,6 +68,7 @@ _LAZY = {
     "NpuConfig": "torq_byoc.npu_model.config",
     "CompiledModel": "torq_byoc.compiled_model",
     "load": "torq_byoc.compiled_model",
+    "check_model": "torq_byoc.accuracy.api",
     "compile": "torq_byoc.compiler",
     "partition_for_torq": "torq_byoc.compiler",
 }

@@ -46,16 +46,16 @@ def _quantization(row: LayerRow) -> Iterator[Deviation]:
     if row.layer.codes is None:
         return
     for part in row.parts:
-        if part.local.sqnr < MIN_LOCAL_SQNR or part.dead:
-            detail = f"operand {part.name} alone: {part.local.sqnr:.1f} dB, {len(part.dead)} channels constant"
+        if part.local.sqnr < MIN_LOCAL_SQNR or part.dead_alone:
+            detail = f"operand {part.name} alone: {part.local.sqnr:.1f} dB, {len(part.dead_alone)} channels constant"
             yield _deviation(row, Stage.QUANTIZATION, "unlike operand ranges", detail)
     if row.parts:
         return
     if row.local.sqnr < MIN_LOCAL_SQNR:
         detail = f"the layer alone has {row.local.sqnr:.1f} dB, at least {MIN_LOCAL_SQNR:.0f} are expected"
         yield _deviation(row, Stage.QUANTIZATION, "", detail)
-    elif row.dead:
-        detail = f"{len(row.dead)} channels are one constant each, the first is {row.dead[0]}"
+    elif row.dead_alone:
+        detail = f"{len(row.dead_alone)} channels are one constant each, the first is {row.dead_alone[0]}"
         yield _deviation(row, Stage.QUANTIZATION, "channels lost", detail)
 
 

@@ -95,7 +95,7 @@ def check(
         AccuracyError: labels, thresholds or metric do not fit the model.
     """
     thresholds = thresholds or Thresholds()
-    feeds = tuple(samples(stages.prepared, data))
+    feeds = tuple(samples(stages.prepared, data, "evaluation"))
     if not feeds:
         raise AccuracyError("there is nothing to check on", where="--data", remedy="give at least one sample")
     parts = output_parts(stages.prepared)

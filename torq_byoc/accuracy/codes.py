@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Codes:
     """How a tensor is quantized: value = (code - zero_point) * scale, per tensor.
 

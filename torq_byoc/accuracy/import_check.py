@@ -1,4 +1,4 @@
-"""The model as given against the prepared one: everything that both have under one name."""
+"""The model as given against the prepared one, by everything that both have under one name."""
 
 from __future__ import annotations
 
@@ -42,33 +42,40 @@ class ImportCheck:
                 comparison.update(given[name].reshape(1, -1), ready[name].reshape(1, -1))
 
     def deviations(self) -> tuple[Deviation, ...]:
-        """In the order of the prepared model's nodes."""
+        """In the order of the prepared model's nodes; none while the outputs agree."""
         found = {name: comparison.figures().sqnr for name, comparison in self._comparisons.items()}
-        bad = {name for name, value in found.items() if value < self._limit}
-        reached = _reached_from(self._graph, bad)
-        makers = producers(self._graph)
+        culprits, region = _behind(self._graph, {name: value >= self._limit for name, value in found.items()})
         return tuple(
-            Deviation(
-                Stage.IMPORT,
-                makers[name].name if name in makers else name,
-                name,
-                name not in reached,
-                "",
-                f"{found[name]:.1f} dB between the model as given and as prepared, at least {self._limit:.0f} expected",
-            )
-            for name in _in_order(self._graph)
-            if name in bad
+            Deviation(Stage.IMPORT, node.name, name, name in culprits, "", self._detail(found.get(name)))
+            for node in self._graph.node
+            for name in node.output
+            if name in region and (name in found or name in culprits)
         )
 
-
-def _reached_from(graph: onnx.GraphProto, names: set[str]) -> set[str]:
-    """Tensors that depend on one of some others."""
-    reached: set[str] = set()
-    for node in graph.node:
-        if any(name in names or name in reached for name in node.input):
-            reached.update(node.output)
-    return reached
+    def _detail(self, value: float | None) -> str:
+        if value is None:
+            return "the model as given has no such tensor; those before agree, those behind do not"
+        return f"{value:.1f} dB between the model as given and as prepared, at least {self._limit:.0f} expected"
 
 
-def _in_order(graph: onnx.GraphProto) -> list[str]:
-    return [name for node in graph.node for name in node.output if name]
+def _behind(graph: onnx.GraphProto, agrees: Mapping[str, bool]) -> tuple[set[str], set[str]]:
+    """Tensors at which errors of the outputs begin, and all that carry them.
+
+    Folding reuses names: a convolution that takes in what follows it keeps its own result's name.  So a tensor counts
+    only when the error goes on to an output: errors are followed back from there to where everything before agrees.
+    """
+    makers = producers(graph)
+    constants = {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
+    region: set[str] = set()
+    culprits: set[str] = set()
+    waiting = [value.name for value in graph.output if not agrees.get(value.name, True)]
+    while waiting:
+        name = waiting.pop()
+        if name in region or name not in makers:
+            continue
+        region.add(name)
+        doubtful = [one for one in makers[name].input if one and one not in constants and not agrees.get(one, False)]
+        if not doubtful:
+            culprits.add(name)
+        waiting += doubtful
+    return culprits, region

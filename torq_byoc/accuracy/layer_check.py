@@ -35,13 +35,14 @@ class PartRow:
     Attributes:
         name: of the operand.
         overall, local: as in ``LayerRow``.
-        dead: channels of the part that are one constant here, though not in the reference.
+        dead, dead_alone: as in ``LayerRow``.
     """
 
     name: str
     overall: Figures
     local: Figures
     dead: tuple[int, ...]
+    dead_alone: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class LayerRow:
         rounding: of the machine's integers from the layer in float64 that reads the same integers; None where they are
             not to be seen.
         use: what the quantizer does to the layer's values; None for floats.
-        dead: channels that are one constant here, though not in the reference.
+        dead: channels that are one constant end to end, though not in the reference.
+        dead_alone: the same of the layer alone.
         worst_channel: index and SQNR of the worst channel end to end; None for a single one.
         same_best: part of the places at which the largest channel is the right one.
         parts: operands of a concatenation.
@@ -75,6 +77,7 @@ class LayerRow:
     rounding: Steps | None
     use: CodeUse | None
     dead: tuple[int, ...]
+    dead_alone: tuple[int, ...]
     worst_channel: tuple[int, float] | None
     same_best: float | None
     parts: tuple[PartRow, ...]
@@ -231,17 +234,20 @@ class _Tally:
         channels = self.overall.channel_sqnr()
         worst = (int(channels.argmin()), float(channels.min())) if channels.size > 1 else None
         return LayerRow(
-            self.layer,
-            self.overall.figures(),
-            self.local.figures(),
-            Steps(self.worst_steps, self.steps / self.stepped) if self.stepped else None,
-            self.census.use() if self.census else None,
-            self.overall.dead_channels(),
-            worst,
-            self.overall.agreement(),
-            tuple(
-                PartRow(name, overall.figures(), local.figures(), overall.dead_channels())
-                for (name, _, _), (overall, local) in zip(self.layer.operands, self.parts, strict=True)
-            ),
-            self.on_npu,
+            layer=self.layer,
+            overall=self.overall.figures(),
+            local=self.local.figures(),
+            rounding=Steps(self.worst_steps, self.steps / self.stepped) if self.stepped else None,
+            use=self.census.use() if self.census else None,
+            dead=self.overall.dead_channels(),
+            dead_alone=self.local.dead_channels(),
+            worst_channel=worst,
+            same_best=self.overall.agreement(),
+            parts=tuple(self._part(*part) for part in zip(self.layer.operands, self.parts, strict=True)),
+            on_npu=self.on_npu,
         )
+
+    @staticmethod
+    def _part(operand: tuple[str, int, int], both: tuple[Comparison, Comparison]) -> PartRow:
+        overall, local = both
+        return PartRow(operand[0], overall.figures(), local.figures(), overall.dead_channels(), local.dead_channels())

@@ -22,7 +22,7 @@ INPUT = "input"
 """In place of an operator's name: a tensor that the caller gives."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Layer:
     """One stored result.
 

@@ -48,6 +48,8 @@ class Comparison:
 
     def update(self, reference: np.ndarray, found: np.ndarray, axis: int = 0) -> None:
         """Take in one sample of both, of equal shapes; ``axis`` is that of the channels."""
+        if not np.size(reference):
+            return
         wanted, given = _without_shared_infinities(*(_channels(values, axis) for values in (reference, found)))
         error = np.abs(given - wanted)
         with np.errstate(all="ignore"):
@@ -60,8 +62,6 @@ class Comparison:
                     error.sum(axis=1),
                 ]
             )
-        if not wanted.size:
-            return
         extremes = np.stack(
             [wanted.max(axis=1), -wanted.min(axis=1), given.max(axis=1), -given.min(axis=1), error.max(axis=1)]
         )
@@ -136,7 +136,8 @@ def _decibels(signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 def _cosine(wanted: np.ndarray, given: np.ndarray, product: np.ndarray) -> np.ndarray:
     """As ``distance.cosine``."""
-    norm = np.sqrt(wanted) * np.sqrt(given)
     with np.errstate(all="ignore"):
+        norm = np.sqrt(wanted) * np.sqrt(given)
         found = np.clip(product / norm, -1.0, 1.0)
-    return np.where(norm > 0, found, np.where(np.isnan(norm), 0.0, ((wanted == 0) & (given == 0)).astype(np.float64)))
+    both_zero = ((wanted == 0) & (given == 0)).astype(np.float64)
+    return np.where((norm > 0) & np.isfinite(found), found, both_zero)

@@ -66,7 +66,7 @@ class LayerLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class Outputs(OutputLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Limits of all outputs, and other ones for some."""
 
-    names: dict[str, dict[str, float | None]] = {}
+    names: dict[str, dict[str, float | str | None]] = {}
 
     def of(self, output: str, part: str) -> OutputLimits:
         """The limits of a part: its own before its output's before everybody's."""
@@ -77,7 +77,7 @@ class Outputs(OutputLimits, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class Layers(LayerLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Limits of all layers, and other ones for some."""
 
-    names: dict[str, dict[str, float | None]] = {}
+    names: dict[str, dict[str, float | str | None]] = {}
 
     def of(self, node: str, tensor: str) -> LayerLimits:
         """The limits of a layer: those of its tensor before its node's before everybody's."""
@@ -145,18 +145,18 @@ def load_thresholds(path: Path) -> Thresholds:
 
 
 def thresholds_of(data: Mapping[str, Any]) -> Thresholds:
-    """Thresholds from plain data.
+    """Thresholds from plain data; numbers may be words, as YAML reads 1e-3.
 
     Raises:
         msgspec.ValidationError: an unknown key, a wrong type, or a value out of range.
     """
-    found = msgspec.convert(data, Thresholds)
+    found = msgspec.convert(data, Thresholds, strict=False)
     for limits, kind in ((found.outputs, OutputLimits), (found.layers, LayerLimits)):
         for own in limits.names.values():
-            msgspec.convert(own, kind)
+            msgspec.convert(own, kind, strict=False)
     return found
 
 
-def _overridden(limits: Any, kind: Any, own: Mapping[str, float | None]) -> Any:
+def _overridden(limits: Any, kind: Any, own: Mapping[str, float | str | None]) -> Any:
     fields = {name: getattr(limits, name) for name in kind.__struct_fields__}
-    return msgspec.convert({**fields, **own}, kind)
+    return msgspec.convert({**fields, **own}, kind, strict=False)

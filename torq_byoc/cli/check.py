@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from torq_byoc.cli.options import NAME, PATH, Outcome, json_option, model_options, progress, refuse_unused
 from torq_byoc.cli.request import files_read, naming_the_file, options_of, refuse_container
 from torq_byoc.cli.targets import check_targets
-
-if TYPE_CHECKING:
-    import onnx
-
-    from torq_byoc.accuracy.stages import Stages
-    from torq_byoc.compilation.options import Options
 
 MOST_SAMPLES = 1_000_000
 
@@ -51,6 +45,7 @@ def command(
 
     Exit code 1 when a threshold is missed.
     """
+    from torq_byoc.accuracy.api import stages_for_check
     from torq_byoc.accuracy.check import check
     from torq_byoc.accuracy.result_json import result_data
     from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
@@ -73,7 +68,7 @@ def command(
     with progress(None, f"checking {model.name}") as step:
         options = options_of(step=step, **request)
         with naming_the_file(request.get("record")):
-            stages = _stages(loaded, container, options, model.name)
+            stages = stages_for_check(loaded, options, model.name, container)
         result = check(
             stages,
             evaluation,
@@ -94,17 +89,3 @@ def command(
         if report:
             click.echo(f"wrote {report}")
     return Outcome({**found, "report": str(report) if report else None}, 0 if result.passed else 1)
-
-
-def _stages(model: onnx.ModelProto, container: Path | None, options: Options, name: str) -> Stages:
-    from torq_byoc.accuracy.stages import stages_of
-
-    if container is None:
-        return stages_of(model, options, name=name)
-    from torq_byoc.accuracy.containers import options_of_container, require_same_model
-    from torq_byoc.compiled_model import load
-
-    compiled = load(container)
-    stages = stages_of(model, options_of_container(compiled, options, container), name=name, compiled=compiled)
-    require_same_model(stages, container)
-    return stages

@@ -69,7 +69,11 @@ ALIAS_OPS = frozenset({"reshape", "bitcast", "reordered"})
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor of the graph.  ``scale`` and ``zero_point`` are for reports and graph inputs/outputs only."""
+    """A tensor of the graph.
+
+    ``scale`` and ``zero_point`` are for reports and graph inputs/outputs only; an integer tensor without a scale stands
+    for none of the model's: it is a step on the way, or holds the elements of one in another order.
+    """
 
     name: str
     shape: tuple[int, ...]

@@ -92,10 +92,13 @@ def _array(name: str, value: object) -> np.ndarray:
     return value
 
 
-def samples(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+def samples(
+    model: onnx.ModelProto, data: Mapping[str, np.ndarray], what: str = "calibration"
+) -> Iterator[dict[str, np.ndarray]]:
     """One feed a sample, shaped and typed as the model's inputs.
 
     An array N x d1 x ... gives N samples to an input 1 x d1 x ...; for an input of batch b, N / b.
+    ``what`` is how messages call the data.
 
     Raises:
         CalibrationError: names, shapes or types do not match, there are no samples, or a value is NaN or
@@ -106,12 +109,12 @@ def samples(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> Iterator[
     if missing or unknown:
         why, remedy = unlike_names(missing, unknown, inputs)
         raise CalibrationError(
-            "the calibration arrays are not named like the model's inputs",
+            f"the {what} arrays are not named like the model's inputs",
             where=model.graph.name,
             why=why,
             remedy=remedy,
         )
-    stacked = {name: _samples_of(name, data[name], value) for name, value in inputs.items()}
+    stacked = {name: _samples_of(name, data[name], value, f"{what} array") for name, value in inputs.items()}
     counts = {name: len(value) for name, value in stacked.items()}
     if len(set(counts.values())) > 1:
         raise CalibrationError(
@@ -137,44 +140,44 @@ def doubts(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> tuple[str,
     return tuple(found)
 
 
-def _samples_of(name: str, array: np.ndarray, value: onnx.ValueInfoProto) -> np.ndarray:
+def _samples_of(name: str, array: np.ndarray, value: onnx.ValueInfoProto, what: str) -> np.ndarray:
     """The array as [samples, *input shape] in the input's type."""
     tensor = value.type.tensor_type
     shape = tuple(dim.dim_value for dim in tensor.shape.dim)
-    _check_shape(name, array, shape)
-    converted = as_type(array, onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), "calibration array", name)
+    _check_shape(name, array, shape, what)
+    converted = as_type(array, onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), what, name)
     if converted.dtype.kind not in "biu":
-        _check_finite(name, converted)
+        _check_finite(name, converted, what)
     return converted.reshape(-1, *shape)
 
 
-def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
     batch = shape[0] if shape else 1
     facts = f"it is {list(array.shape)}, the input is {list(shape)}"
     remedy = f"give {' x '.join(['samples', *map(str, shape[1:])])}"
     if array.ndim != max(len(shape), 1):
         raise CalibrationError(
-            f"calibration array {name} has the wrong number of dimensions", where=name, why=facts, remedy=remedy
+            f"{what} {name} has the wrong number of dimensions", where=name, why=facts, remedy=remedy
         )
     if array.shape[1:] != shape[1:]:
-        raise CalibrationError(f"calibration array {name} has the wrong shape", where=name, why=facts, remedy=remedy)
+        raise CalibrationError(f"{what} {name} has the wrong shape", where=name, why=facts, remedy=remedy)
     if not len(array):
-        raise CalibrationError(f"calibration array {name} holds no samples", where=name, why=facts, remedy=remedy)
+        raise CalibrationError(f"{what} {name} holds no samples", where=name, why=facts, remedy=remedy)
     if len(array) % max(batch, 1):
         raise CalibrationError(
-            f"calibration array {name} does not divide into batches",
+            f"{what} {name} does not divide into batches",
             where=name,
             why=f"it holds {len(array)} samples, one inference takes {batch}",
             remedy=f"give a multiple of {batch} samples",
         )
 
 
-def _check_finite(name: str, array: np.ndarray) -> None:
+def _check_finite(name: str, array: np.ndarray, what: str) -> None:
     finite = np.isfinite(array)
     if not finite.all():
         nans = int(np.isnan(array).sum())
         raise CalibrationError(
-            f"calibration array {name} holds NaN or infinite values",
+            f"{what} {name} holds NaN or infinite values",
             where=name,
             why=f"{nans} NaN and {int((~finite).sum()) - nans} infinite of {array.size} values,"
             f" the first in row {int(np.argwhere(~finite)[0][0])}",

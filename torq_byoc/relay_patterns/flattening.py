@@ -31,6 +31,7 @@ def flatten_in_order(graph: OpGraph) -> OpGraph:
         name = fresh_name(f"{weights}_{dense.name}", tensors)
         constants[name] = _reordered(graph, swap, graph.constants[weights])
         tensors[name] = replace(tensors[weights], name=name)
+        tensors[flat.output] = replace(tensors[flat.output], scale=None)
         changed[swap.name] = None
         changed[flat.name] = replace(flat, inputs=swap.inputs)
         changed[dense.name] = replace(dense, inputs=(flat.output, name))

@@ -130,9 +130,9 @@ def _exchanged(graph: OpGraph, pool: Node, function: _Function) -> OpGraph:
         if node.name != pool.name:
             nodes.append(moved.get(node.name, node))
     tensors = {name: info for name, info in graph.tensors.items() if name != pool.inputs[0]}
-    tensors[pooled] = replace(source, name=pooled, shape=shape)
+    tensors[pooled] = replace(source, name=pooled, shape=shape, scale=None)
     for node in function.nodes[:-1]:
-        tensors[node.output] = replace(tensors[node.output], shape=shape)
+        tensors[node.output] = replace(tensors[node.output], shape=shape, scale=None)
     return replace(graph, nodes=tuple(nodes), tensors=tensors)
 
 

@@ -11,6 +11,7 @@ import onnx
 
 from torq_byoc.accuracy.lint.products import QuantizedProduct, quantized_products
 from torq_byoc.quantize.evaluation.evaluator import Arrays, Evaluator
+from torq_byoc.quantize.evaluation.float64 import Float64Evaluator, evaluator_of
 
 Feed = Mapping[str, np.ndarray]
 
@@ -39,9 +40,9 @@ class Subject:
         return quantized_products(self.precise)
 
     @cached_property
-    def evaluator(self) -> Evaluator:
+    def evaluator(self) -> Evaluator | Float64Evaluator:
         """Runs the prepared model in float."""
-        return Evaluator(self.prepared)
+        return evaluator_of(self.prepared)
 
     @cached_property
     def first_run(self) -> Arrays:

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from torq_byoc.quantize.evaluation.evaluator import Arrays, Evaluator
+from torq_byoc.quantize.evaluation.evaluator import Arrays
+from torq_byoc.quantize.evaluation.float64 import evaluator_of
 
 ONNXRUNTIME = "onnxruntime, optimisations off"
 EVALUATOR = "the evaluator of the onnx package"
@@ -44,12 +45,12 @@ def float_reference(model: onnx.ModelProto) -> FloatReference:
 
 
 class PythonReference:
-    """The evaluator of the onnx package (see ``quantize.evaluation``)."""
+    """The evaluator of the onnx package (see ``quantize.evaluation``); float64 for quantized models."""
 
     name = EVALUATOR
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = Evaluator(model)
+        self._evaluator = evaluator_of(model)
 
     def outputs(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
         """The outputs of one run by name."""

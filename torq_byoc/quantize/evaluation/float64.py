@@ -70,6 +70,12 @@ class Float64Evaluator:
         return self._evaluator.outputs(_wide_feeds(feeds))
 
 
+def evaluator_of(model: onnx.ModelProto) -> Evaluator | Float64Evaluator:
+    """What runs a model: QDQ semantics in float64 for a quantized one, else float as it stands."""
+    quantized = any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
+    return Float64Evaluator(model) if quantized else Evaluator(model)
+
+
 def float64_outputs(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Arrays:
     """Outputs by name of a QDQ model whose real-valued arithmetic is float64 throughout."""
     return Float64Evaluator(model).outputs(feeds)

@@ -1,0 +1,95 @@
+"""The check as one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from torq_byoc.accuracy.check import LAYER_SAMPLES, CheckResult, check
+from torq_byoc.accuracy.containers import options_of_container, require_same_model
+from torq_byoc.accuracy.stages import Stages, stages_of
+from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
+from torq_byoc.compilation.options import Options
+from torq_byoc.compiled_model import load
+from torq_byoc.frontend import load_model
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.presets import load_config
+from torq_byoc.quantize.data import load_calibration
+from torq_byoc.quantize.user_metric import Metric
+
+Data = str | Path | Mapping[str, np.ndarray]
+
+
+def check_model(
+    model: str | Path | onnx.ModelProto,
+    data: Data,
+    *,
+    container: str | Path | None = None,
+    precision: str = "auto",
+    calibration: Data | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    hw: str | Path | NpuConfig = "sl2610",
+    effort: int = 1,
+    thresholds: str | Path | Thresholds | None = None,
+    metric: Metric | None = None,
+    layer_samples: int = LAYER_SAMPLES,
+) -> CheckResult:
+    """Compare a model on the simulated NPU with the float model, layer by layer.
+
+    Args:
+        model: path of the model, or the model itself.
+        data: evaluation data: npz file, folder of npz files, or arrays by input name whose first axis counts samples;
+            "labels" may hold the classes.
+        container: a ``.torq`` file to check in place of a new compilation; machine and precision are its own then.
+        precision, calibration, shapes, hw, effort: as for ``torq_byoc.compile``.
+        thresholds: a YAML file, or limits; the defaults without.
+        metric: takes the outputs of both by name, the first axis counting samples; returns a number, or numbers by
+            name.
+        layer_samples: on how many samples every layer is looked at.
+
+    Returns:
+        What was found; ``passed`` says whether every threshold is reached.
+
+    Raises:
+        TorqError: one of its subclasses for anything wrong with the input.
+    """
+    given = model if isinstance(model, onnx.ModelProto) else load_model(Path(model))
+    options = Options(
+        config=hw if isinstance(hw, NpuConfig) else load_config(hw),
+        precision=precision,
+        calibration=_arrays(calibration) if calibration is not None else None,
+        shapes=dict(shapes or {}),
+        effort=effort,
+    )
+    name = model.graph.name if isinstance(model, onnx.ModelProto) else Path(model).name
+    stages = stages_for_check(given, options, name, Path(container) if container else None)
+    limits = load_thresholds(Path(thresholds)) if isinstance(thresholds, str | Path) else thresholds
+    return check(
+        stages,
+        _arrays(data),
+        calibration=options.calibration,
+        thresholds=limits,
+        metric=metric,
+        layer_samples=layer_samples,
+    )
+
+
+def stages_for_check(model: onnx.ModelProto, options: Options, name: str, container: Path | None = None) -> Stages:
+    """The stages of a model, compiled here or with the programs of a container.
+
+    Raises:
+        TorqError: anything wrong with model, options or container.
+    """
+    if container is None:
+        return stages_of(model, options, name=name)
+    compiled = load(container)
+    stages = stages_of(model, options_of_container(compiled, options, container), name=name, compiled=compiled)
+    require_same_model(stages, container)
+    return stages
+
+
+def _arrays(data: Data) -> Mapping[str, np.ndarray]:
+    return load_calibration(data) if isinstance(data, str | Path) else data
