@@ -15,7 +15,7 @@ from torq_byoc.accuracy.labels import LABELS, LabelCheck, LabelScores
 from torq_byoc.accuracy.layer_check import LayerCheck, LayerRow
 from torq_byoc.accuracy.lint import LintFinding, Subject, lint
 from torq_byoc.accuracy.output_check import OutputCheck, OutputRow, stacked
-from torq_byoc.accuracy.program_check import program_deviations
+from torq_byoc.accuracy.program_check import ProgramCheck
 from torq_byoc.accuracy.references.float_reference import FloatReference, OnnxRuntime, PythonReference
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.accuracy.thresholds import Thresholds
@@ -146,6 +146,7 @@ class _Session:
         self.layers = LayerCheck(stages)
         self.labels = LabelCheck(labels, count) if labels is not None else None
         self._imports = ImportCheck(reference, stages.prepared) if isinstance(reference, OnnxRuntime) else None
+        self._programs = ProgramCheck(stages)
         self._first = stages.prepared.graph.output[0].name
         self.deviations: tuple[Deviation, ...] = ()
         self.close: list[tuple[Mapping[str, np.ndarray], Arrays]] = []
@@ -166,7 +167,7 @@ class _Session:
             self.layers.take(feeds)
             if self._imports:
                 self._imports.take(feeds)
-            self.deviations = self.deviations or program_deviations(self._stages, feeds)
+            self.deviations = self.deviations or self._programs.deviations(feeds)
 
     def import_deviations(self) -> tuple[Deviation, ...]:
         """Where preparation changed results."""

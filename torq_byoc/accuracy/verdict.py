@@ -59,11 +59,11 @@ def is_defect(deviation: Deviation) -> bool:
 
 
 def _defects(deviations: Iterable[Deviation]) -> Iterator[Miss]:
-    for deviation in deviations:
-        if is_defect(deviation) and (deviation.local or deviation.stage in (Stage.CODE_GENERATION, Stage.TILING)):
-            sentence = f"{deviation.stage}: {deviation.node}: {deviation.detail}"
-            yield Miss("program", deviation.node, str(deviation.stage), None, None, sentence)
-            return
+    """The first one: what comes after it may be no more than its consequence."""
+    found = sorted(filter(is_defect, deviations), key=lambda one: not one.local)
+    for deviation in found[:1]:
+        sentence = f"{deviation.stage}: {deviation.node}: {deviation.detail}"
+        yield Miss("program", deviation.node, str(deviation.stage), None, None, sentence)
 
 
 def _output_misses(thresholds: Thresholds, rows: Iterable[OutputRow]) -> Iterator[Miss]:
