@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import torq_byoc
 from tests.cli.tools import INPUT, conv_model, samples
+from torq_byoc.accuracy.result_json import result_data
 from torq_byoc.cli.main import COMMANDS
 from torq_byoc.errors import TorqError
 from torq_byoc.npu_model.presets import preset_names
@@ -55,6 +56,18 @@ def test_schema_document_names_every_field():
         assert f"`{field}`" in text, field
     for level, costs in summary["levels"].items():
         assert f"`{level}`" in text and all(f"`{name}`" in text for name in costs)
+
+
+def test_schema_document_names_every_field_of_a_check():
+    text = (ROOT / "docs" / "json-schema.md").read_text()
+    section = text[text.index("## check") : text.index("## ops")]
+    calibration = {INPUT: samples()}
+    data = {INPUT: samples(2, seed=1), "labels": np.zeros(2, np.int64)}
+    found = result_data(torq_byoc.check_model(conv_model(), data, precision="int8", calibration=calibration))
+    nested = (found["labels"], found["outputs"][0], *found["layers"], found["cause"])
+    for fields in (found, *nested, *(value for one in nested for value in one.values() if isinstance(value, dict))):
+        for name in fields:
+            assert f"`{name}`" in section, name
 
 
 def test_schema_document_names_every_error():

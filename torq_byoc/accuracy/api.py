@@ -69,7 +69,7 @@ def check_model(
     limits = load_thresholds(Path(thresholds)) if isinstance(thresholds, str | Path) else thresholds
     return check(
         stages,
-        _arrays(data),
+        data,
         calibration=options.calibration,
         thresholds=limits,
         metric=metric,

@@ -61,29 +61,28 @@ def cause_of(
     defects = sorted(filter(is_defect, deviations), key=lambda one: (not one.local, list(Stage).index(one.stage)))
     if defects:
         first = defects[0]
-        return Cause(
-            first.stage, first.node, first.tensor, first.detail, "", remedy(first.stage, by_tensor.get(first.tensor))
-        )
+        cure = remedy(first.stage, by_tensor.get(first.tensor), stages.precision)
+        return Cause(first.stage, first.node, first.tensor, first.detail, "", cure)
     target = worst(outputs)
     if target is None or stages.precision in ("quantized", "bf16"):
-        return _weakest(rows)
+        return _weakest(rows, stages.precision)
     part = next(part for part in parts if (part.output, part.name) == (target.output, target.part))
     wanted = [outputs_[part.output] for _, outputs_ in samples]
     found = gains(stages.prepared, stages.precise, rows, part, [feeds for feeds, _ in samples], wanted)
     if found and found[0].after - found[0].before >= TELLING:
-        return _proven(found[0], part)
-    return _spread(rows, found)
+        return _proven(found[0], part, stages.precision)
+    return _spread(rows, found, stages.precision)
 
 
-def _proven(gain: Gain, part: OutputPart) -> Cause:
+def _proven(gain: Gain, part: OutputPart, precision: str) -> Cause:
     row = gain.row
     name = part.name if part.name == part.output else f"{part.output}/{part.name}"
     proof = f"with this layer in float, {name} would have {gain.after:.1f} dB in place of {gain.before:.1f} dB"
-    return _of_row(row, proof, remedy(Stage.QUANTIZATION, row))
+    return _of_row(row, proof, precision)
 
 
-def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain]) -> Cause | None:
-    weakest = _weakest(rows)
+def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain], precision: str) -> Cause | None:
+    weakest = _weakest(rows, precision)
     if weakest is None or not tried:
         return weakest
     best = tried[0]
@@ -101,14 +100,14 @@ def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain]) -> Cause | None:
     )
 
 
-def _weakest(rows: Sequence[LayerRow]) -> Cause | None:
+def _weakest(rows: Sequence[LayerRow], precision: str) -> Cause | None:
     row = min(rows, key=own_error, default=None)
-    return None if row is None else _of_row(row, "", remedy(Stage.QUANTIZATION, row))
+    return None if row is None else _of_row(row, "", precision)
 
 
-def _of_row(row: LayerRow, proof: str, cure: str) -> Cause:
-    stage = Stage.QUANTIZATION if row.layer.codes else Stage.ROUNDING
-    return Cause(stage, row.layer.node, row.layer.tensor, _figure(row), proof, cure)
+def _of_row(row: LayerRow, proof: str, precision: str) -> Cause:
+    cure = remedy(Stage.QUANTIZATION, row, precision)
+    return Cause(Stage.QUANTIZATION, row.layer.node, row.layer.tensor, _figure(row), proof, cure)
 
 
 def _figure(row: LayerRow) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from torq_byoc.accuracy.attribution import layer_deviations
 from torq_byoc.accuracy.cause import Cause, cause_of
 from torq_byoc.accuracy.deviation import Deviation
+from torq_byoc.accuracy.evaluation_data import EvaluationData
 from torq_byoc.accuracy.import_check import ImportCheck
-from torq_byoc.accuracy.labels import LABELS, LabelCheck, LabelScores
+from torq_byoc.accuracy.labels import LabelCheck, LabelScores
 from torq_byoc.accuracy.layer_check import LayerCheck, LayerRow
 from torq_byoc.accuracy.lint import LintFinding, Subject, lint
 from torq_byoc.accuracy.output_check import OutputCheck, OutputRow, stacked
@@ -71,7 +73,7 @@ class CheckResult:
 
 def check(
     stages: Stages,
-    data: Mapping[str, np.ndarray],
+    data: str | Path | Mapping[str, np.ndarray],
     *,
     calibration: Mapping[str, np.ndarray] | None = None,
     thresholds: Thresholds | None = None,
@@ -83,7 +85,8 @@ def check(
 
     Args:
         stages: of the model.
-        data: arrays by input name, the first axis counting samples; "labels" may hold the classes.
+        data: arrays by input name whose first axis counts samples, an npz file of them, or a folder of one npz a
+            sample; "labels" may hold the classes.
         calibration: what the ranges come from, for the lint.
         thresholds: limits; the defaults of ``Thresholds`` without.
         metric: the user's own quality, of the outputs of both over all samples.
@@ -95,19 +98,18 @@ def check(
         AccuracyError: labels, thresholds or metric do not fit the model.
     """
     thresholds = thresholds or Thresholds()
-    feeds = tuple(samples(stages.prepared, data, "evaluation"))
-    if not feeds:
-        raise AccuracyError("there is nothing to check on", where="--data", remedy="give at least one sample")
+    evaluation = EvaluationData(stages.prepared, data)
+    count = evaluation.count
     parts = output_parts(stages.prepared)
-    reference, notes = _reference(stages, feeds[0])
-    looked_at = _spread_over(len(feeds), layer_samples)
-    session = _Session(stages, reference, data.get(LABELS), len(feeds), keep=metric is not None)
+    reference, notes = _reference(stages, next(iter(evaluation)))
+    looked_at = _spread_over(count, layer_samples)
+    session = _Session(stages, reference, evaluation.labels, count, keep=metric is not None)
     thresholds.check_names(
         [name for part in parts for name in (part.output, f"{part.output}/{part.name}")],
         [name for layer in session.layers.layers for name in (layer.node, layer.tensor)],
     )
-    for index, feed in enumerate(feeds):
-        step(f"sample {index + 1} of {len(feeds)}")
+    for index, feed in enumerate(evaluation):
+        step(f"sample {index + 1} of {count}")
         session.take(feed, closely=index in looked_at)
     outputs, rows = session.outputs.rows(), session.layers.rows()
     deviations = (*session.import_deviations(), *layer_deviations(rows), *session.deviations)
@@ -120,7 +122,7 @@ def check(
     return CheckResult(
         stages.compiled.facts.model,
         stages.precision,
-        len(feeds),
+        count,
         len(looked_at),
         reference.name,
         outputs,
@@ -130,7 +132,7 @@ def check(
         results,
         misses(thresholds, outputs, rows, scores, results, deviations),
         cause,
-        _lint(stages, [feeds[index] for index in looked_at], calibration),
+        _lint(stages, [feeds for feeds, _ in session.close], calibration),
         (*notes, *stages.compiled.facts.notes, *stages.compiled.facts.warnings),
     )
 

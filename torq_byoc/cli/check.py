@@ -51,7 +51,6 @@ def command(
     from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
     from torq_byoc.files import write_together
     from torq_byoc.frontend import load_model
-    from torq_byoc.quantize import load_calibration
     from torq_byoc.quantize.user_metric import load_metric
     from torq_byoc.report.accuracy_tables import print_check
 
@@ -63,7 +62,6 @@ def command(
     refuse_container(model)
     thresholds = load_thresholds(limits) if limits else Thresholds()
     function = load_metric(metric) if metric else None
-    evaluation = load_calibration(data)
     loaded = load_model(model)
     with progress(None, f"checking {model.name}") as step:
         options = options_of(step=step, **request)
@@ -71,7 +69,7 @@ def command(
             stages = stages_for_check(loaded, options, model.name, container)
         result = check(
             stages,
-            evaluation,
+            data,
             calibration=options.calibration,
             thresholds=thresholds,
             metric=function,
