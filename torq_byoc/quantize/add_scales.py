@@ -42,7 +42,7 @@ def share_add_units(
 
     def is_free(name: str) -> bool:
         maker = producer(name)
-        kept = maker is not None and (maker.op_type in rules.SAME_SCALE or maker.op_type in rules.FIXED)
+        kept = maker is not None and (maker.op_type in rules.SAME_SCALE or maker.op_type in rules.BOUNDED)
         return name in found and not kept
 
     shared = dict(found)

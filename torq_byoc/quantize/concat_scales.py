@@ -42,7 +42,7 @@ def share_concat_scales(
             shared[node.output[0]] = shared[clamp.output[0]]
         for name in node.input:
             maker = producer(name)
-            free = maker is not None and maker.op_type not in rules.SAME_SCALE and maker.op_type not in rules.FIXED
+            free = maker is not None and maker.op_type not in rules.SAME_SCALE and maker.op_type not in rules.BOUNDED
             if free and name in shared and sole_reader(name) is node:
                 shared[name] = shared[node.output[0]]
     return shared

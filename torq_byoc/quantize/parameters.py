@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.quantize.ranges import Range
+from torq_byoc.quantize.observers import Range
 
 SMALLEST_SCALE = 2.0**-60
 BIAS_LIMIT = 2.0**30

@@ -42,7 +42,7 @@ def centre_prelu_inputs(
     for node in nodes:
         name = node.input[0]
         maker = producer(name)
-        free = maker is not None and maker.op_type not in rules.SAME_SCALE and maker.op_type not in rules.FIXED
+        free = maker is not None and maker.op_type not in rules.SAME_SCALE and maker.op_type not in rules.BOUNDED
         if node.op_type in _TWO_SLOPES and free and name in centred and sole_reader(name) is node:
             centred[name] = _centred(centred[name])
     return centred

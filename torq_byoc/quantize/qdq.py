@@ -14,6 +14,7 @@ After::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,37 @@ from torq_byoc.errors import CalibrationError, QuantizationError
 from torq_byoc.frontend.float_weights import StoredWeights, float_weights, stored_weights
 from torq_byoc.quantize import parameters, rules
 from torq_byoc.quantize.add_scales import share_add_units
+from torq_byoc.quantize.bounded_results import bounded_result
+from torq_byoc.quantize.calibrate import calibrate
+from torq_byoc.quantize.calibration_table import CalibrationTable
+from torq_byoc.quantize.choose_ranges import SAFE, RangeChoice, choose_ranges, methods_to_choose_from, uniform_choice
 from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.data import samples
-from torq_byoc.quantize.float_model import observe
 from torq_byoc.quantize.kept_weights import kept_weights
+from torq_byoc.quantize.observers import Range
 from torq_byoc.quantize.parameters import TensorQuantization
 from torq_byoc.quantize.prelu_inputs import centre_prelu_inputs
 
 OPSETS = {"int8": 13, "int16": 21}
+AUTO = "auto"
+"""The calibration method that is the best for each tensor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """A quantized model and where its ranges come from.
+
+    Attributes:
+        model: standard QDQ ONNX.
+        method: the calibration method asked for.
+        table: what calibration found.
+        choice: the ranges taken.
+    """
+
+    model: onnx.ModelProto
+    method: str
+    table: CalibrationTable
+    choice: RangeChoice
 
 
 def quantize_model(
@@ -39,9 +63,21 @@ def quantize_model(
     calibration: Mapping[str, np.ndarray] | None,
     *,
     precision: str = "int8",
-    method: str = "minmax",
+    method: str = AUTO,
     progress: Callable[[], None] | None = None,
 ) -> onnx.ModelProto:
+    """The model of ``quantization_of``."""
+    return quantization_of(model, calibration, precision=precision, method=method, progress=progress).model
+
+
+def quantization_of(
+    model: onnx.ModelProto,
+    calibration: Mapping[str, np.ndarray] | None,
+    *,
+    precision: str = "int8",
+    method: str = AUTO,
+    progress: Callable[[], None] | None = None,
+) -> Quantized:
     """Quantize a prepared float model.
 
     Args:
@@ -49,20 +85,28 @@ def quantize_model(
             as int8 codes keep them.
         calibration: arrays by input name; the first axis counts samples.
         precision: type of activations, "int8" or "int16"; weights are int8 a channel, biases int32.
-        method: calibrator (``ranges.OBSERVERS``).
+        method: calibrator (``observers.CALIBRATORS``), or ``AUTO``: the best for each tensor, which are the
+            extremes for int16, whose steps are too fine for a narrower range to gain anything.
         progress: called after each calibration sample.
 
     Raises:
-        CalibrationError: the data does not fit the model, or is missing.
+        CalibrationError: the data does not fit the model, or is missing; there is no such method.
         QuantizationError: the model's opset cannot be raised to one with per-channel QDQ.
     """
     if calibration is None:
         raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
     stored = stored_weights(model)
     model = _with_opset(float_weights(model), OPSETS[precision])
-    writer = _Writer(model, precision, stored)
-    ranges = observe(model, samples(model, calibration), writer.to_observe(), method, progress)
-    return writer.write({name: parameters.activation(found, precision) for name, found in ranges.items()})
+    feeds = tuple(samples(model, calibration))
+    choose = method == AUTO and precision == "int8"
+    methods = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
+    table = calibrate(model, feeds, _Writer(model, precision, stored).to_observe(), methods, progress)
+
+    def with_ranges(ranges: Mapping[str, Range]) -> onnx.ModelProto:
+        return _Writer(model, precision, stored).write(ranges)
+
+    choice = choose_ranges(model, feeds, table, with_ranges) if choose else uniform_choice(table, *methods)
+    return Quantized(with_ranges(choice.ranges), method, table, choice)
 
 
 def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
@@ -166,8 +210,9 @@ class _Writer:
     def _activations(self, node: onnx.NodeProto) -> list[str]:
         return [name for name in node.input if name in self.floats and name not in self.constants]
 
-    def write(self, found: Mapping[str, TensorQuantization]) -> onnx.ModelProto:
-        """The quantized model, given parameters for every tensor of ``to_observe``."""
+    def write(self, ranges: Mapping[str, Range]) -> onnx.ModelProto:
+        """The quantized model, given ranges for every tensor of ``to_observe``."""
+        found = {name: self._activation(name, each) for name, each in ranges.items()}
         integer = [node for node in self.graph.node if self._has_integer_form(node)]
         found = share_add_units(integer, found, self._integer_producer)
         found = share_concat_scales(integer, found, self._integer_producer, self._sole_integer_reader)
@@ -185,6 +230,12 @@ class _Writer:
             self._restore_output(value.name)
         return self._model()
 
+    def _activation(self, name: str, observed: Range) -> TensorQuantization:
+        maker = self._integer_producer(name)
+        if maker is not None and maker.op_type in rules.BOUNDED and self.precision == "int8":
+            return bounded_result(maker.op_type, observed)
+        return parameters.activation(observed, self.precision)
+
     def _after(self, node: onnx.NodeProto, name: str, found: Mapping[str, TensorQuantization]) -> None:
         if not name or name not in found:
             return
@@ -192,9 +243,6 @@ class _Writer:
         source = node.input[0]
         if node.op_type in rules.SAME_SCALE and source in self.quantized and self._has_integer_form(node):
             parameters_ = self.quantized[source]
-        elif self.precision == "int8" and node.op_type in rules.FIXED:
-            scale, zero_point = rules.FIXED[node.op_type]
-            parameters_ = TensorQuantization(np.float32(scale), zero_point, "int8")
         self._quantize(name, parameters_)
 
     def _quantize_if_read(self, name: str, found: Mapping[str, TensorQuantization]) -> None:
@@ -281,7 +329,7 @@ class _Writer:
             input_scale, weight_scale = self.pending_bias[dense]
             quantized, scale = parameters.bias(values, input_scale, weight_scale)
             return self._dequantized_constant(f"{name}_for_{label}", quantized, scale, 0)
-        observed = parameters.Range(float(values.min(initial=0.0)), float(values.max(initial=0.0)))
+        observed = Range(float(values.min(initial=0.0)), float(values.max(initial=0.0)))
         found = parameters.activation(observed, self.precision)
         limits = np.iinfo(found.dtype)
         steps = np.rint(values.astype(np.float64) / float(found.scale)) + found.zero_point

@@ -30,5 +30,5 @@ CLAMPS = frozenset({"Relu", "Clip"})
 ABSORBING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul"})
 """Operators whose requantization can clamp."""
 
-FIXED = {"Softmax": (1 / 256, -128), "Sigmoid": (1 / 256, -128), "HardSigmoid": (1 / 256, -128), "Tanh": (1 / 128, 0)}
-"""int8 parameters of results whose range is known."""
+BOUNDED = frozenset({"HardSigmoid", "Sigmoid", "Softmax", "Tanh"})
+"""Operators with results of magnitude 1 at most, which have scales of their own kind (``bounded_results``)."""

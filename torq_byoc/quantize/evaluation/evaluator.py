@@ -15,11 +15,12 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from torq_byoc.npu_model.blas import single_threaded
+from torq_byoc.quantize.evaluation.fast_conv import Conv
 from torq_byoc.quantize.evaluation.fast_pools import AveragePool, GlobalMaxPool, MaxPool
 from torq_byoc.quantize.evaluation.response_normalization import LRN
 
 Arrays = dict[str, np.ndarray]
-_OPERATORS: tuple[type[OpRun], ...] = (MaxPool, AveragePool, GlobalMaxPool, LRN)
+_OPERATORS: tuple[type[OpRun], ...] = (Conv, MaxPool, AveragePool, GlobalMaxPool, LRN)
 
 
 class Evaluator:

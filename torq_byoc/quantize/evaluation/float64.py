@@ -19,9 +19,7 @@ class DequantizeLinear(OpRun):
 
     def _run(self, x, scale, zero_point=None, axis=1, block_size=0, output_dtype=None):  # noqa: ANN001, ANN202
         del block_size, output_dtype
-        shape = _along(axis, scale, x)
-        zero = 0 if zero_point is None else np.reshape(zero_point.astype(np.int64), shape)
-        return ((x.astype(np.int64) - zero) * np.reshape(scale, shape).astype(np.float64),)
+        return (_real_values(x, scale, zero_point, axis),)
 
 
 class QuantizeLinear(OpRun):
@@ -49,6 +47,12 @@ class QuantizeLinear(OpRun):
         return (np.clip(codes, limits.min, limits.max).astype(dtype),)
 
 
+def _real_values(codes: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:
+    shape = _along(axis, scale, codes)
+    zero = 0 if zero_point is None else np.reshape(zero_point.astype(np.float64), shape)
+    return (codes.astype(np.float64) - zero) * np.reshape(scale, shape).astype(np.float64)
+
+
 def _along(axis: int, scale: np.ndarray, x: np.ndarray) -> tuple[int, ...]:
     if scale.size == 1:
         return (1,) * x.ndim
@@ -59,15 +63,17 @@ class Float64Evaluator:
     """Runs a QDQ model with float64 in place of every float32, many times."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = Evaluator(_widened(model), (DequantizeLinear, QuantizeLinear))
+        wide = _widened(model)
+        self._constants = _take_dequantized_constants(wide)
+        self._evaluator = Evaluator(wide, (DequantizeLinear, QuantizeLinear))
 
     def tensors(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
         """Every tensor of one run by name."""
-        return self._evaluator.tensors(_wide_feeds(feeds))
+        return self._evaluator.tensors({**self._constants, **_wide_feeds(feeds)})
 
     def outputs(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
         """The outputs of one run by name."""
-        return self._evaluator.outputs(_wide_feeds(feeds))
+        return self._evaluator.outputs({**self._constants, **_wide_feeds(feeds)})
 
 
 def evaluator_of(model: onnx.ModelProto) -> Evaluator | Float64Evaluator:
@@ -102,6 +108,22 @@ def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
                 attribute.i = TensorProto.DOUBLE
     return wide
+
+
+def _take_dequantized_constants(model: onnx.ModelProto) -> Arrays:
+    """Values by name of dequantized constants, whose nodes are taken out of the model: every run would repeat them."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    values, others = {}, []
+    for node in model.graph.node:
+        if node.op_type != "DequantizeLinear" or not all(name in constants for name in node.input):
+            others.append(node)
+            continue
+        codes, scale, *zero_points = (numpy_helper.to_array(constants[name]) for name in node.input)
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
+        values[node.output[0]] = _real_values(codes, scale, zero_points[0] if zero_points else None, axis)
+    model.graph.ClearField("node")
+    model.graph.node.extend(others)
+    return values
 
 
 def _widen(tensor: onnx.TensorProto) -> None:
