@@ -19,6 +19,7 @@ from torq_byoc.npu_model.container import pack_container, read_container, unpack
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.runtime import LoadedProgram, load_program, reference_to
+from torq_byoc.quantize.quantized import CalibrationSummary
 from torq_byoc.schedules.record import DecisionRecord
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class CompiledModel:
         host: the serialized host module; empty when ``facts.direct``.
         timings: seconds a stage of this compilation took; empty for a loaded model.
         pass_seconds: the torq_hl passes' shares of the "generate" stage; empty for a loaded model.
+        calibration: what this compilation's calibration found; None without one and for a loaded model.
     """
 
     facts: ModelFacts
@@ -147,6 +149,7 @@ class CompiledModel:
     host: bytes = b""
     timings: Mapping[str, float] = field(default_factory=dict)
     pass_seconds: Mapping[str, float] = field(default_factory=dict)
+    calibration: CalibrationSummary | None = None
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One inference, NPU parts on the simulator.

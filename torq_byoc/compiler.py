@@ -25,6 +25,7 @@ from torq_byoc.frontend import load_model
 from torq_byoc.host_module import npu_functions, serialize, with_runtime_calls
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
+from torq_byoc.quantize.choose_ranges import AUTO
 from torq_byoc.quantize.data import load_calibration
 from torq_byoc.relay_patterns import lower_partitions, partition
 from torq_byoc.relay_patterns.registry import Precision
@@ -36,6 +37,7 @@ def compile(  # noqa: A001 - the public name of the API
     *,
     precision: str = "auto",
     calibration: str | Path | Mapping[str, np.ndarray] | None = None,
+    calibration_method: str = AUTO,
     shapes: Mapping[str, Sequence[int]] | None = None,
     hw: str | Path | NpuConfig = "sl2610",
     schedule: DecisionRecord | None = None,
@@ -51,6 +53,8 @@ def compile(  # noqa: A001 - the public name of the API
         precision: "auto" keeps the scales of a quantized model; a float model becomes int8 when there is
             calibration data, else bf16.
         calibration: npz file, folder of npz files, or arrays by input name whose first axis counts samples.
+        calibration_method: "auto" chooses the best for each tensor; else a name of
+            ``quantize.observers.CALIBRATORS``.
         shapes: input shapes by name for inputs with unknown dimensions.
         hw: preset name, YAML file, or a description.
         schedule: decisions fixed by hand (all or some).
@@ -67,6 +71,7 @@ def compile(  # noqa: A001 - the public name of the API
         config=hw if isinstance(hw, NpuConfig) else load_config(hw),
         precision=precision,
         calibration=samples,
+        calibration_method=calibration_method,
         shapes=dict(shapes or {}),
         decisions=schedule,
         effort=effort,
@@ -105,7 +110,7 @@ def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> Com
     with clock.stage("host"):
         facts = model_facts(name, placement, partitions, options.config)
         host = b"" if facts.direct else _host_bytes(module, partitions)
-    return CompiledModel(facts, partitions, host, clock.seconds, clock.passes)
+    return CompiledModel(facts, partitions, host, clock.seconds, clock.passes, placement.calibration)
 
 
 def _host_bytes(module: tvm.IRModule, partitions: Sequence[Partition]) -> bytes:

@@ -55,11 +55,11 @@ def test_shapes_and_methods_are_those_of_the_quantizer(tmp_path, capsys):
     shape = ("--shape", f"{INPUT}:1x3x10x9")
     written = {}
     for method in ("minmax", "percentile"):
-        result = torq(capsys, *arguments, *shape, "--method", method, "--json")
-        assert result.code == 0 and result.json["method"] == method
+        result = torq(capsys, *arguments, *shape, "--calibration-method", method, "--json")
+        assert result.code == 0 and result.json["calibration"]["method"] == method
         written[method] = (tmp_path / "q.onnx").read_bytes()
     assert written["minmax"] != written["percentile"]
-    message = assert_refused(capsys, "CalibrationError", *arguments, *shape, "--method", "minmx")
+    message = assert_refused(capsys, "CalibrationError", *arguments, *shape, "--calibration-method", "minmx")
     assert "minmax" in message["try"]
 
 

@@ -17,6 +17,7 @@ from torq_byoc.errors import CommandLineError, ShapeError, choose_from
 
 PROFILES = ("reference", "shared", "pessimistic")
 PRECISIONS = ("auto", "int8", "int16", "bf16", "mixed")
+CALIBRATION_METHODS = ("auto", "minmax", "percentile", "entropy", "mse", "moving-average")
 MOST_TRIALS = 1_000_000
 MOST_LINES = 1_000_000_000
 MOST_SECONDS = 1e6
@@ -151,6 +152,17 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return search_options(function)
 
 
+def calibration_method_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Where activation ranges come from."""
+    return click.option(
+        "--calibration-method",
+        type=Name("calibration method", CALIBRATION_METHODS),
+        default="auto",
+        show_default=True,
+        help="How ranges come from the samples; auto chooses for each tensor.",
+    )(function)
+
+
 def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What decides how a model is compiled where the decisions are searched for: no decisions."""
     for option in reversed(
@@ -163,6 +175,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 help="auto keeps a quantized model's scales; a float model becomes int8 with --calib, else bf16.",
             ),
             click.option("--calib", type=PATH, help="Calibration npz, or a folder of them."),
+            calibration_method_option,
             click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape."),
             click.option("--hw", type=NAME, default="sl2610", show_default=True, help="Hardware preset or YAML file."),
             click.option("--effort", type=click.IntRange(0, 3), default=1, show_default=True, help="Search effort."),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from torq_byoc.cli.options import NAME, PATH, Name, Outcome, json_option, progress
+from torq_byoc.cli.options import PATH, Name, Outcome, calibration_method_option, json_option, progress
 from torq_byoc.cli.request import options_of, refuse_container
 from torq_byoc.cli.targets import check_targets
 from torq_byoc.errors import ModelFileError, QuantizationError
@@ -32,7 +33,7 @@ _MOST_BYTES = (1 << 31) - 1
     show_default=True,
     help="Type of activations; weights are int8, a scale a channel.",
 )
-@click.option("--method", type=NAME, metavar="NAME", help="Calibrator that finds the ranges.")
+@calibration_method_option
 @click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape.")
 @json_option
 def command(
@@ -40,14 +41,14 @@ def command(
     output: Path | None,
     calib: Path,
     precision: str,
-    method: str | None,
+    calibration_method: str,
     shapes: tuple[str, ...],
     as_json: bool,
 ) -> Outcome:
     """Quantize MODEL into a QDQ model, which `torq compile` takes as it is and onnxruntime runs."""
     output = output or Path(f"{model.stem}.qdq.onnx")
     check_targets({"-o": output}, {"MODEL": model, "--calib": calib})
-    quantized = _quantized(model, calib, precision, method, shapes)
+    quantized = _quantized(model, precision=precision, calib=calib, shapes=shapes, calibration_method=calibration_method)
     data = _serialized(quantized, model)
     write_together({output: data})
     kinds = [node.op_type for node in quantized.model.graph.node]
@@ -55,7 +56,7 @@ def command(
         "model": model.name,
         "output": str(output),
         "precision": quantized.precision,
-        "method": method,
+        "calibration": asdict(quantized.calibration) if quantized.calibration else None,
         "bytes": len(data),
         "nodes": len(kinds),
         "quantized_tensors": kinds.count("QuantizeLinear"),
@@ -70,7 +71,7 @@ def command(
     return Outcome(facts)
 
 
-def _quantized(model: Path, calib: Path, precision: str, method: str | None, shapes: tuple[str, ...]) -> NumericModel:
+def _quantized(model: Path, **request: Any) -> NumericModel:
     """The model as `torq compile` quantizes it.
 
     Raises:
@@ -83,8 +84,8 @@ def _quantized(model: Path, calib: Path, precision: str, method: str | None, sha
 
     refuse_container(model)
     with progress(None, f"quantizing {model.name}") as step:
-        options = options_of(precision=precision, calib=calib, shapes=shapes, step=step)
-        quantized = numeric_model(load_model(model), options, StageClock(options.progress), method=method)
+        options = options_of(step=step, **request)
+        quantized = numeric_model(load_model(model), options, StageClock(options.progress))
     if quantized.precision not in PRECISIONS:
         raise QuantizationError(
             "the model is quantized already",

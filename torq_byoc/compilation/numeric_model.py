@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import onnx
 
@@ -11,8 +10,9 @@ from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options, resolve_precision
 from torq_byoc.frontend import prepare, prepare_with_notes
 from torq_byoc.frontend.float_weights import float_weights
-from torq_byoc.quantize import quantize_model
+from torq_byoc.quantize import quantization_of
 from torq_byoc.quantize.data import doubts
+from torq_byoc.quantize.quantized import CalibrationSummary
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,7 @@ class NumericModel:
         precision: "quantized" (it came that way), "int8", "int16" or "bf16".
         notes: what was assumed on the way, as sentences.
         warnings: what makes the results doubtful, as sentences.
+        calibration: the calibration of a float model that became integers.
     """
 
     prepared: onnx.ModelProto
@@ -32,18 +33,16 @@ class NumericModel:
     precision: str
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    calibration: CalibrationSummary | None = None
 
 
-def numeric_model(
-    model: onnx.ModelProto, options: Options, clock: StageClock, *, method: str | None = None
-) -> NumericModel:
+def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -> NumericModel:
     """Prepare a model, and quantize it where its precision asks for it.
 
     Args:
         model: as ``frontend.load_model`` returns it.
-        options: precision, calibration, shapes.
+        options: precision, calibration and its method, shapes.
         clock: takes the stages "import" and "quantize".
-        method: calibrator; None is the quantizer's own choice.
 
     Raises:
         TorqError: anything wrong with the model or the request.
@@ -53,11 +52,13 @@ def numeric_model(
     prepared = preparation.model
     precision = resolve_precision(prepared, options)
     if precision in ("int8", "int16"):
-        chosen: dict[str, Any] = {} if method is None else {"method": method}
         with clock.stage("quantize"):
-            quantized = quantize_model(prepared, options.calibration, precision=precision, **chosen)
-            warnings = doubts(prepared, options.calibration or {})
-        return NumericModel(prepared, quantized, precision, preparation.notes, warnings)
+            quantized = quantization_of(
+                prepared, options.calibration, precision=precision, method=options.calibration_method
+            )
+            warnings = (*doubts(prepared, options.calibration or {}), *quantized.table.doubts())
+        notes = (*preparation.notes, *quantized.remarks())
+        return NumericModel(prepared, quantized.model, precision, notes, warnings, quantized.summary)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):
             prepared = prepare(plain)  # batch norms can be folded into weights now

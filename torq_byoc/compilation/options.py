@@ -12,6 +12,7 @@ from torq_byoc.compilation.record_keys import Setting
 from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.errors import QuantizationError, choose_from
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.quantize.choose_ranges import AUTO
 from torq_byoc.relay_patterns.registry import Precision
 from torq_byoc.schedules.record import DecisionRecord
 
@@ -34,6 +35,7 @@ class Options:
     config: NpuConfig = field(default_factory=NpuConfig)
     precision: str = "auto"
     calibration: Mapping[str, np.ndarray] | None = None
+    calibration_method: str = AUTO
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     decisions: DecisionRecord | None = None
     effort: int = 1
@@ -119,6 +121,8 @@ def unused_requests(precision: str, options: Options) -> tuple[str, ...]:
     unused = _overruled_decisions(options)
     if precision == "bf16" and options.calibration is not None:
         unused.append("bf16 needs no activation ranges: the calibration data is not used")
+    if options.calibration_method != AUTO and (precision in ("bf16", "quantized") or options.calibration is None):
+        unused.append(f"nothing is calibrated: the method {options.calibration_method} has no effect")
     if precision != "quantized":
         return tuple(unused)
     if options.precision in ("int8", "int16"):

@@ -13,6 +13,7 @@ from torq_byoc.compilation.options import Options, arithmetic_of, unused_request
 from torq_byoc.errors import ScheduleError, choose_from
 from torq_byoc.frontend import to_relax
 from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.quantize.quantized import CalibrationSummary
 from torq_byoc.relay_patterns import PartitionedModule, partition
 from torq_byoc.schedules.record import DecisionRecord
 
@@ -28,6 +29,7 @@ class Placement:
         parted: the Relax module with its partitions.
         notes: what was assumed on the way, as sentences.
         warnings: what makes the results doubtful, as sentences.
+        calibration: the calibration of a float model that became integers.
     """
 
     prepared: onnx.ModelProto
@@ -36,6 +38,7 @@ class Placement:
     parted: PartitionedModule
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    calibration: CalibrationSummary | None = None
 
 
 def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placement:
@@ -54,7 +57,9 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
     with clock.stage("partition"):
         parted = partition(to_relax(numeric.model), arithmetic_of(numeric.precision), options.config)
     notes = (*numeric.notes, *unused_requests(numeric.precision, options))
-    return Placement(numeric.prepared, numeric.model, numeric.precision, parted, notes, numeric.warnings)
+    return Placement(
+        numeric.prepared, numeric.model, numeric.precision, parted, notes, numeric.warnings, numeric.calibration
+    )
 
 
 def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) -> None:

@@ -1,8 +1,8 @@
-"""First quantization: calibrated per-tensor activations, per-channel weights, standard QDQ ONNX out."""
+"""Quantization: calibrated per-tensor activations, per-channel weights, standard QDQ ONNX out."""
 
 from __future__ import annotations
 
 from torq_byoc.quantize.data import load_calibration
-from torq_byoc.quantize.qdq import quantize_model
+from torq_byoc.quantize.qdq import quantization_of, quantize_model
 
-__all__ = ["load_calibration", "quantize_model"]
+__all__ = ["load_calibration", "quantization_of", "quantize_model"]

@@ -93,7 +93,7 @@ class _Watch:
         self.marks = (-(-samples // 4), -(-samples // 2), samples)
         self.first_held_out = samples - _held_out(samples)
         self.growth: dict[int, Range] = {}
-        self.done, self.unseen, self.beyond = 0, 0, 0
+        self.done, self.seen, self.unseen, self.beyond = 0, 0, 0, 0
         self.known = Range(0.0, 0.0)
 
     def update(self, values: np.ndarray) -> None:
@@ -107,6 +107,7 @@ class _Watch:
             if exact != self.known:
                 self.beyond += int(((values < self.known.low) | (values > self.known.high)).sum())
         self.done += 1
+        self.seen += values.size
         self.growth[self.done] = exact
         self.growth = {mark: self.growth[mark] for mark in self.growth if mark in self.marks}
 
@@ -118,6 +119,7 @@ class _Watch:
         squares = np.square(values)
         fourth = float(counts @ np.square(squares))
         return TensorCalibration(
+            values=self.seen,
             elements=float(counts @ squares) ** 2 / fourth / self.done if fourth else 0.0,
             methods={
                 name: MethodRange(each.low, each.high, expected_sqnr(self.statistics, each))

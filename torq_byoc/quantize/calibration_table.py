@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -12,8 +11,10 @@ from torq_byoc.quantize.observers import Range
 
 SETTLED = 0.1
 """Growth of a range, over its width, in the last doubling of the samples up to which it counts as settled."""
-RARE = 1e-3
+RARE = 1e-2
 """Part of unseen values outside a range that is no cause for concern."""
+_CHANCE = 8
+"""Part of new values, times the number of old ones, that may lie outside by chance: 2 are expected."""
 FEWEST_SAMPLES = 4
 """With fewer, none are held out."""
 
@@ -37,12 +38,13 @@ class MethodRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TensorCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the samples showed of one tensor.
 
-    ``elements`` is how many values share the energy of a sample, (sum of x^2)^2 / sum of x^4: 1 where one value outdoes
+    ``values`` counts all values seen.  ``elements`` is how many values share the energy of a sample, (sum of x^2)^2 / sum of x^4: 1 where one value outdoes
     all others; 0 where values were not counted.  ``methods`` has a range by the name of each method; ``growth`` the
     extremes (low, high) after a quarter, half and all of the samples; ``outside`` the part of the held-out samples'
     values beyond the extremes of the others, None when no samples were held out.
     """
 
+    values: int
     elements: float
     methods: dict[str, MethodRange]
     growth: tuple[tuple[float, float], ...]
@@ -59,6 +61,11 @@ class TensorCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     def settled(self) -> bool:
         """Whether more samples are unlikely to widen the range much."""
         return self.moved <= SETTLED
+
+    @property
+    def strays(self) -> bool:
+        """Whether more held-out values lie outside than chance lets: of few values, some are always the largest."""
+        return self.outside is not None and self.outside > RARE + _CHANCE / max(self.values, 1)
 
 
 class CalibrationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,53 +103,29 @@ class CalibrationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def doubts(self) -> Iterator[str]:
         """What speaks against the ranges, as sentences."""
-        if self.samples < FEWEST_SAMPLES:
+        beyond = {name: tensor.outside or 0.0 for name, tensor in self.tensors.items() if tensor.strays}
+        if beyond:
+            yield (
+                f"of {len(beyond)} of {len(self.tensors)} tensors more than {RARE:.0%} of the values in the last"
+                f" {_count(self.held_out)} of the calibration data lie outside the range of those before"
+                f" ({_worst(beyond)}): the samples are unlike each other or too few"
+            )
+
+    def remarks(self) -> Iterator[str]:
+        """What a reader should know about the ranges, as sentences."""
+        if not self.held_out:
+            yield (
+                f"calibrated on {_count(self.samples)}: with fewer than {FEWEST_SAMPLES} none are held out, and nobody"
+                " can say how the ranges do on other data"
+            )
             return
         loose = {name: tensor.moved for name, tensor in self.tensors.items() if not tensor.settled}
         if loose:
             yield (
                 f"the last doubling of the calibration samples to {self.samples} widened the ranges of {len(loose)} of"
-                f" {len(self.tensors)} tensors by more than {SETTLED:.0%} ({_worst(loose)}): calibrate with more"
-                " samples"
+                f" {len(self.tensors)} tensors by more than {SETTLED:.0%} ({_worst(loose)}): more samples would give"
+                " better ones"
             )
-        beyond = {name: tensor.outside for name, tensor in self.tensors.items() if (tensor.outside or 0.0) > RARE}
-        if beyond:
-            yield (
-                f"of {len(beyond)} of {len(self.tensors)} tensors more than {RARE:.1%} of the values in the last"
-                f" {self.held_out} calibration samples lie outside the range of those before ({_worst(beyond)}):"
-                " the samples are unlike each other or too few"
-            )
-
-    def remarks(self) -> Iterator[str]:
-        """What a reader should know about the ranges, as sentences."""
-        if self.samples < FEWEST_SAMPLES:
-            yield (
-                f"calibrated on {_count(self.samples)}: with fewer than {FEWEST_SAMPLES} none are held out, and nobody"
-                " can say how the ranges do on other data"
-            )
-
-
-@dataclass(frozen=True)
-class CalibrationSummary:
-    """A table in a few numbers, for reports.
-
-    Attributes:
-        method: the method asked for.
-        samples: number of calibration samples.
-        held_out: how many of them were held out.
-        tensors: number of calibrated tensors.
-        settled: how many of them more samples are unlikely to widen much.
-        outside: largest part of a tensor's held-out values outside its range; None when none were held out.
-        chosen: number of tensors by the method that their ranges come from.
-    """
-
-    method: str
-    samples: int
-    held_out: int
-    tensors: int
-    settled: int
-    outside: float | None
-    chosen: Mapping[str, int]
 
 
 def _worst(found: Mapping[str, float]) -> str:

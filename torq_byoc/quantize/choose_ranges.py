@@ -21,6 +21,8 @@ from torq_byoc.quantize.judge import ENOUGH_SQNR, Judge, Score
 from torq_byoc.quantize.observers import Range
 from torq_byoc.quantize.witnesses import judged_parts, with_outputs
 
+AUTO = "auto"
+"""The calibration method that is the best of several for each tensor."""
 SAFE = "minmax"
 """The method that every choice is measured against."""
 ALTERNATIVES = ("mse", "percentile")

@@ -14,7 +14,6 @@ After::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,35 +26,16 @@ from torq_byoc.quantize import parameters, rules
 from torq_byoc.quantize.add_scales import share_add_units
 from torq_byoc.quantize.bounded_results import bounded_result
 from torq_byoc.quantize.calibrate import calibrate
-from torq_byoc.quantize.calibration_table import CalibrationTable
-from torq_byoc.quantize.choose_ranges import SAFE, RangeChoice, choose_ranges, methods_to_choose_from, uniform_choice
+from torq_byoc.quantize.choose_ranges import AUTO, SAFE, choose_ranges, methods_to_choose_from, uniform_choice
 from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.kept_weights import kept_weights
 from torq_byoc.quantize.observers import Range
 from torq_byoc.quantize.parameters import TensorQuantization
 from torq_byoc.quantize.prelu_inputs import centre_prelu_inputs
+from torq_byoc.quantize.quantized import Quantized
 
 OPSETS = {"int8": 13, "int16": 21}
-AUTO = "auto"
-"""The calibration method that is the best for each tensor."""
-
-
-@dataclass(frozen=True, eq=False)
-class Quantized:
-    """A quantized model and where its ranges come from.
-
-    Attributes:
-        model: standard QDQ ONNX.
-        method: the calibration method asked for.
-        table: what calibration found.
-        choice: the ranges taken.
-    """
-
-    model: onnx.ModelProto
-    method: str
-    table: CalibrationTable
-    choice: RangeChoice
 
 
 def quantize_model(

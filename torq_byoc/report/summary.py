@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from torq_byoc.compiled_model import CompiledModel
@@ -67,6 +68,7 @@ def summary_of(measurement: Measurement) -> dict[str, Any]:
         "passes": _passes(model),
         "inputs": [_tensor(spec) for spec in model.facts.inputs],
         "outputs": [_tensor(spec) for spec in model.facts.outputs],
+        "calibration": asdict(model.calibration) if model.calibration else None,
         "notes": list(model.facts.notes),
         "warnings": list(model.facts.warnings),
     }
