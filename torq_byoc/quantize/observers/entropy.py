@@ -22,7 +22,7 @@ def entropy(seen: Statistics) -> Range:
     values, counts = seen.points()
     if not values.size or seen.histogram is None:
         return seen.exact
-    ranges = [_range_of(seen, threshold) for threshold in _thresholds(seen, seen.histogram.width)]
+    ranges = [_range_of(seen, threshold) for threshold in _thresholds(seen, seen.histogram.width).tolist()]
     found = [divergence(values, counts, each) for each in ranges]
     return ranges[len(found) - 1 - int(np.argmin(found[::-1]))]
 
