@@ -38,10 +38,10 @@ class MethodRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TensorCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the samples showed of one tensor.
 
-    ``values`` counts all values seen.  ``elements`` is how many values share the energy of a sample, (sum of x^2)^2 / sum of x^4: 1 where one value outdoes
-    all others; 0 where values were not counted.  ``methods`` has a range by the name of each method; ``growth`` the
-    extremes (low, high) after a quarter, half and all of the samples; ``outside`` the part of the held-out samples'
-    values beyond the extremes of the others, None when no samples were held out.
+    ``values`` counts all values seen.  ``elements`` is how many of them share the energy of a sample, (sum of x^2)^2 /
+    sum of x^4: 1 where one value outdoes all others; 0 where values were not counted.  ``methods`` has a range by the
+    name of each method; ``growth`` the extremes (low, high) after a quarter, half and all of the samples; ``outside``
+    the part of the held-out samples' values beyond the extremes of the others, None when no samples were held out.
     """
 
     values: int

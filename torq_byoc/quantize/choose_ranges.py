@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from torq_byoc.quantize.calibration_table import FEWEST_SAMPLES, CalibrationTable
+from torq_byoc.quantize.evaluation.adjustable import AdjustableEvaluator
 from torq_byoc.quantize.judge import ENOUGH_SQNR, Judge, Score
 from torq_byoc.quantize.observers import Range
 from torq_byoc.quantize.witnesses import judged_parts, with_outputs
@@ -35,7 +36,7 @@ MOST_SAMPLES = 4
 _SAMPLES_A_SAMPLE = 12
 """Calibration samples for each that trials run on, at most ``MOST_SAMPLES``, ..."""
 _SAMPLES_A_TRIAL = 4
-"""... and for each run of a trial on a sample, which takes about as long as two or three of them."""
+"""... and for each run of a trial on a sample."""
 _FEWEST_TRIALS, _MOST_TRIALS = 3, 12
 
 Feed = Mapping[str, np.ndarray]
@@ -66,7 +67,8 @@ def choose_ranges(
     model: onnx.ModelProto,
     feeds: Sequence[Feed],
     table: CalibrationTable,
-    quantized: Callable[[Mapping[str, Range]], onnx.ModelProto],
+    quantized: onnx.ModelProto,
+    parameters_for: Callable[[Mapping[str, Range]], Mapping[str, np.ndarray]],
 ) -> RangeChoice:
     """The best ranges found; on held-out samples never worse than the extremes.
 
@@ -74,7 +76,8 @@ def choose_ranges(
         model: the prepared float model.
         feeds: the calibration samples.
         table: their ranges by ``methods_to_choose_from``.
-        quantized: the quantized model for given ranges.
+        quantized: the model quantized with the ranges of ``SAFE``.
+        parameters_for: scales and zero points that other ranges put in place of constants of ``quantized``, by name.
     """
     changes = [found for method in ALTERNATIVES if table.held_out and (found := _hopeful(table, method))]
     if not changes:
@@ -84,17 +87,21 @@ def choose_ranges(
     first_held_out = len(feeds) - table.held_out
     parts = judged_parts(model, {name: tensor.elements for name, tensor in table.tensors.items()})
     names = [part.output for part in parts]
+    evaluator = AdjustableEvaluator(with_outputs(quantized, names))
+
+    def measured_by(judge: Judge) -> Callable[[Methods], Score]:
+        def measure(methods: Methods) -> Score:
+            parameters = parameters_for(_ranges(table, methods))
+            return judge.score(evaluator.outputs(feed, parameters) for feed in judge.feeds)
+
+        return measure
+
     judge = Judge(with_outputs(model, names), _spread(feeds[:first_held_out], count), parts)
-    search = _Search(
-        lambda methods: judge.of(with_outputs(quantized(_ranges(table, methods)), names)),
-        trials,
-        dict.fromkeys(table.tensors, SAFE),
-    )
+    search = _Search(measured_by(judge), trials, dict.fromkeys(table.tensors, SAFE))
     search.run(changes)
     if len(search.accepted) == 1:
         return uniform_choice(table, SAFE)
-    referee = Judge(model, _spread(feeds[first_held_out:], count))
-    return _confirmed(table, search.accepted, lambda ranges: referee.of(quantized(ranges)))
+    return _confirmed(table, search.accepted, measured_by(Judge(model, _spread(feeds[first_held_out:], count))))
 
 
 def methods_to_choose_from(samples: int) -> tuple[str, ...]:
@@ -102,16 +109,13 @@ def methods_to_choose_from(samples: int) -> tuple[str, ...]:
     return (SAFE, *ALTERNATIVES) if samples >= FEWEST_SAMPLES else (SAFE,)
 
 
-def _confirmed(
-    table: CalibrationTable, states: Sequence[Methods], measure: Callable[[Mapping[str, Range]], Score]
-) -> RangeChoice:
+def _confirmed(table: CalibrationTable, states: Sequence[Methods], measure: Callable[[Methods], Score]) -> RangeChoice:
     """The last of several states that is no worse than the first."""
-    safe = measure(_ranges(table, states[0]))
+    safe = measure(states[0])
     for methods in states[:0:-1]:
-        ranges = _ranges(table, methods)
-        score = measure(ranges)
+        score = measure(methods)
         if _no_worse(score, safe):
-            return RangeChoice(ranges, methods, score.merit - safe.merit)
+            return RangeChoice(_ranges(table, methods), methods, score.merit - safe.merit)
     return uniform_choice(table, SAFE)
 
 

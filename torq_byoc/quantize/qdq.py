@@ -82,11 +82,14 @@ def quantization_of(
     methods = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
     table = calibrate(model, feeds, _Writer(model, precision, stored).to_observe(), methods, progress)
 
-    def with_ranges(ranges: Mapping[str, Range]) -> onnx.ModelProto:
-        return _Writer(model, precision, stored).write(ranges)
-
-    choice = choose_ranges(model, feeds, table, with_ranges) if choose else uniform_choice(table, *methods)
-    return Quantized(with_ranges(choice.ranges), method, table, choice)
+    choice = uniform_choice(table, methods[0])
+    writer = _Writer(model, precision, stored)
+    quantized = writer.write(choice.ranges)
+    if choose:
+        choice = choose_ranges(model, feeds, table, quantized, writer.parameters_for)
+        if set(choice.methods.values()) != {SAFE}:
+            quantized = _Writer(model, precision, stored).write(choice.ranges)
+    return Quantized(quantized, method, table, choice)
 
 
 def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
@@ -192,11 +195,7 @@ class _Writer:
 
     def write(self, ranges: Mapping[str, Range]) -> onnx.ModelProto:
         """The quantized model, given ranges for every tensor of ``to_observe``."""
-        found = {name: self._activation(name, each) for name, each in ranges.items()}
-        integer = [node for node in self.graph.node if self._has_integer_form(node)]
-        found = share_add_units(integer, found, self._integer_producer)
-        found = share_concat_scales(integer, found, self._integer_producer, self._sole_integer_reader)
-        found = centre_prelu_inputs(integer, found, self._integer_producer, self._sole_integer_reader)
+        found = self._settled(ranges)
         for value in self.graph.input:
             self._quantize_if_read(value.name, found)
         for node in self.graph.node:
@@ -205,25 +204,38 @@ class _Writer:
             else:
                 self._float_node(node)
             for name in node.output:
-                self._after(node, name, found)
+                self._quantize_if_read(name, found)
         for value in self.graph.output:
             self._restore_output(value.name)
         return self._model()
+
+    def parameters_for(self, ranges: Mapping[str, Range]) -> dict[str, np.ndarray]:
+        """What other ranges would make of the written model's scales and zero points, by their names there."""
+        changed = {}
+        for name, quantization in self._settled(ranges).items():
+            scale, zero_point = self._parameters(name, quantization)
+            changed[scale] = np.array(quantization.scale, np.float32)
+            changed[zero_point] = np.array(quantization.zero_point, quantization.dtype)
+        return changed
+
+    def _settled(self, ranges: Mapping[str, Range]) -> dict[str, TensorQuantization]:
+        """Parameters of every tensor: those of its range, brought into agreement with its neighbours'."""
+        found = {name: self._activation(name, each) for name, each in ranges.items()}
+        integer = [node for node in self.graph.node if self._has_integer_form(node)]
+        found = share_add_units(integer, found, self._integer_producer)
+        found = share_concat_scales(integer, found, self._integer_producer, self._sole_integer_reader)
+        found = centre_prelu_inputs(integer, found, self._integer_producer, self._sole_integer_reader)
+        for node in integer:
+            source = node.input[0]
+            if node.op_type in rules.SAME_SCALE and source in found:
+                found.update({name: found[source] for name in node.output if name in found})
+        return found
 
     def _activation(self, name: str, observed: Range) -> TensorQuantization:
         maker = self._integer_producer(name)
         if maker is not None and maker.op_type in rules.BOUNDED and self.precision == "int8":
             return bounded_result(maker.op_type, observed)
         return parameters.activation(observed, self.precision)
-
-    def _after(self, node: onnx.NodeProto, name: str, found: Mapping[str, TensorQuantization]) -> None:
-        if not name or name not in found:
-            return
-        parameters_ = found[name]
-        source = node.input[0]
-        if node.op_type in rules.SAME_SCALE and source in self.quantized and self._has_integer_form(node):
-            parameters_ = self.quantized[source]
-        self._quantize(name, parameters_)
 
     def _quantize_if_read(self, name: str, found: Mapping[str, TensorQuantization]) -> None:
         if name in found:

@@ -13,19 +13,23 @@ from torq_byoc.quantize.evaluation.evaluator import Arrays, Evaluator
 
 
 class DequantizeLinear(OpRun):
-    """(codes - zero point) * scale in the scale's type, per tensor or per axis."""
+    """(codes - zero point) * scale, per tensor or per axis."""
 
     op_domain = ""
+    real: type[np.floating] = np.float64
+    """The type of the arithmetic."""
 
     def _run(self, x, scale, zero_point=None, axis=1, block_size=0, output_dtype=None):  # noqa: ANN001, ANN202
         del block_size, output_dtype
-        return (_real_values(x, scale, zero_point, axis),)
+        return (real_values(x, scale, zero_point, axis, self.real),)
 
 
 class QuantizeLinear(OpRun):
     """Divide, round half to even, add the zero point, saturate."""
 
     op_domain = ""
+    real: type[np.floating] = np.float64
+    """The type of the arithmetic."""
 
     def _run(  # noqa: ANN202
         self,
@@ -41,16 +45,19 @@ class QuantizeLinear(OpRun):
         del block_size, output_dtype, precision, saturate
         dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
         shape = _along(axis, scale, x)
-        zero = 0 if zero_point is None else np.reshape(zero_point.astype(np.float64), shape)
+        zero = 0 if zero_point is None else np.reshape(zero_point.astype(self.real), shape)
         limits = np.iinfo(dtype)
-        codes = np.rint(x.astype(np.float64) / np.reshape(scale, shape).astype(np.float64)) + zero
+        codes = np.rint(x.astype(self.real, copy=False) / np.reshape(scale, shape).astype(self.real)) + zero
         return (np.clip(codes, limits.min, limits.max).astype(dtype),)
 
 
-def _real_values(codes: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None, axis: int) -> np.ndarray:
+def real_values(
+    codes: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None, axis: int, real: type[np.floating]
+) -> np.ndarray:
+    """What codes stand for, computed in a given type."""
     shape = _along(axis, scale, codes)
-    zero = 0 if zero_point is None else np.reshape(zero_point.astype(np.float64), shape)
-    return (codes.astype(np.float64) - zero) * np.reshape(scale, shape).astype(np.float64)
+    zero = 0 if zero_point is None else np.reshape(zero_point.astype(real), shape)
+    return (codes.astype(real) - zero) * np.reshape(scale, shape).astype(real)
 
 
 def _along(axis: int, scale: np.ndarray, x: np.ndarray) -> tuple[int, ...]:
@@ -64,7 +71,7 @@ class Float64Evaluator:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         wide = _widened(model)
-        self._constants = _take_dequantized_constants(wide)
+        self._constants = take_dequantized_constants(wide, np.float64)
         self._evaluator = Evaluator(wide, (DequantizeLinear, QuantizeLinear))
 
     def tensors(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
@@ -110,8 +117,13 @@ def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
     return wide
 
 
-def _take_dequantized_constants(model: onnx.ModelProto) -> Arrays:
-    """Values by name of dequantized constants, whose nodes are taken out of the model: every run would repeat them."""
+def take_dequantized_constants(model: onnx.ModelProto, real: type[np.floating]) -> Arrays:
+    """Values by name of dequantized constants, whose nodes are taken out of the model: every run would repeat them.
+
+    Args:
+        model: is changed.
+        real: type of the values.
+    """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     values, others = {}, []
     for node in model.graph.node:
@@ -120,7 +132,7 @@ def _take_dequantized_constants(model: onnx.ModelProto) -> Arrays:
             continue
         codes, scale, *zero_points = (numpy_helper.to_array(constants[name]) for name in node.input)
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
-        values[node.output[0]] = _real_values(codes, scale, zero_points[0] if zero_points else None, axis)
+        values[node.output[0]] = real_values(codes, scale, zero_points[0] if zero_points else None, axis, real)
     model.graph.ClearField("node")
     model.graph.node.extend(others)
     return values

@@ -39,11 +39,13 @@ class Statistics:
         self.average = Range(0.0, 0.0)
         self.histogram = Histogram() if counts else None
         self._empty = True
+        self._points: tuple[np.ndarray, np.ndarray] | None = None
 
     def update(self, values: np.ndarray) -> None:
         """Take in one sample's values: finite floats of any shape."""
         if not values.size:
             return
+        self._points = None
         own = Range(float(values.min()), float(values.max()))
         if self._empty:
             self.exact = self.average = own
@@ -61,8 +63,10 @@ class Statistics:
         """
         if self.histogram is None:
             return np.zeros(0), np.zeros(0, np.int64)
-        centres, counts = self.histogram.points()
-        return np.clip(centres, self.exact.low, self.exact.high), counts
+        if self._points is None:
+            centres, counts = self.histogram.points()
+            self._points = np.clip(centres, self.exact.low, self.exact.high), counts
+        return self._points
 
 
 def _blend(before: float, now: float) -> float:
