@@ -59,7 +59,7 @@ def test_shapes_and_methods_are_those_of_the_quantizer(tmp_path, capsys):
         assert result.code == 0 and result.json["calibration"]["method"] == method
         written[method] = (tmp_path / "q.onnx").read_bytes()
     assert written["minmax"] != written["percentile"]
-    message = assert_refused(capsys, "CalibrationError", *arguments, *shape, "--calibration-method", "minmx")
+    message = assert_refused(capsys, "CommandLineError", *arguments, *shape, "--calibration-method", "minmx")
     assert "minmax" in message["try"]
 
 

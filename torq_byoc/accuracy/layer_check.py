@@ -148,7 +148,9 @@ class LayerCheck:
     def _run_alone(self, wanted: Arrays, feeds: Mapping[str, np.ndarray]) -> Arrays:
         if self._alone is None:
             return {}
-        given = {name: _stored_form(tally.layer.codes, wanted[tally.layer.tensor]) for name, tally in self._tallies.items()}
+        given = {
+            name: _stored_form(tally.layer.codes, wanted[tally.layer.tensor]) for name, tally in self._tallies.items()
+        }
         return self._alone.outputs(given, feeds)
 
 

@@ -48,7 +48,9 @@ def command(
     """Quantize MODEL into a QDQ model, which `torq compile` takes as it is and onnxruntime runs."""
     output = output or Path(f"{model.stem}.qdq.onnx")
     check_targets({"-o": output}, {"MODEL": model, "--calib": calib})
-    quantized = _quantized(model, precision=precision, calib=calib, shapes=shapes, calibration_method=calibration_method)
+    quantized = _quantized(
+        model, precision=precision, calib=calib, shapes=shapes, calibration_method=calibration_method
+    )
     data = _serialized(quantized, model)
     write_together({output: data})
     kinds = [node.op_type for node in quantized.model.graph.node]

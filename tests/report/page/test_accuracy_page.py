@@ -14,7 +14,7 @@ def _row(node: str, overall: float, local: float) -> dict:
 def test_layers_stand_in_order_and_higher_is_better():
     picture = layer_picture([_row("a", 40, 60), _row("b", 20, 20), _row("c", -200, 200)])
     xs = [mark.x for mark in picture.marks]
-    assert xs == sorted(xs) and MARGIN < xs[0] and xs[-1] < WIDTH - MARGIN
+    assert xs == sorted(xs) and xs[0] > MARGIN and xs[-1] < WIDTH - MARGIN
     first, second, last = picture.marks
     assert first.local_y < first.overall_y < second.overall_y == second.local_y
     assert last.overall_y == HEIGHT - MARGIN  # nothing is below 0 dB
