@@ -23,6 +23,7 @@ def calibrate(
     tensors: Iterable[str],
     methods: Sequence[str] = ("minmax",),
     progress: Callable[[], None] | None = None,
+    others: Sequence[Callable[[Mapping[str, np.ndarray]], None]] = (),
 ) -> CalibrationTable:
     """Ranges of float tensors over all samples.
 
@@ -35,6 +36,7 @@ def calibrate(
         tensors: names to observe.
         methods: names of calibrators (``observers.CALIBRATORS``).
         progress: called after each sample.
+        others: each receives all tensors of every sample.
 
     Raises:
         CalibrationError: an intermediate value is NaN or infinite, or there is no such method.
@@ -48,6 +50,8 @@ def calibrate(
         for name, watch in watches.items():
             _check_finite(name, values[name])
             watch.update(values[name])
+        for other in others:
+            other(values)
         if progress:
             progress()
     return CalibrationTable(

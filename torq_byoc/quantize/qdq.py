@@ -13,7 +13,8 @@ After::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,13 @@ from torq_byoc.errors import CalibrationError, QuantizationError
 from torq_byoc.frontend.float_weights import StoredWeights, float_weights, stored_weights
 from torq_byoc.quantize import parameters, rules
 from torq_byoc.quantize.add_scales import share_add_units
+from torq_byoc.quantize.bias_correction import InputMeans
 from torq_byoc.quantize.bounded_results import bounded_result
 from torq_byoc.quantize.calibrate import calibrate
 from torq_byoc.quantize.choose_ranges import AUTO, SAFE, choose_ranges, methods_to_choose_from, uniform_choice
 from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.data import samples
+from torq_byoc.quantize.element_functions import inside_functions
 from torq_byoc.quantize.kept_weights import kept_weights
 from torq_byoc.quantize.observers import Range
 from torq_byoc.quantize.parameters import TensorQuantization
@@ -45,9 +48,19 @@ def quantize_model(
     precision: str = "int8",
     method: str = AUTO,
     progress: Callable[[], None] | None = None,
+    floats: Collection[str] = (),
+    correct_biases: bool = True,
 ) -> onnx.ModelProto:
     """The model of ``quantization_of``."""
-    return quantization_of(model, calibration, precision=precision, method=method, progress=progress).model
+    return quantization_of(
+        model,
+        calibration,
+        precision=precision,
+        method=method,
+        progress=progress,
+        floats=floats,
+        correct_biases=correct_biases,
+    ).model
 
 
 def quantization_of(
@@ -57,6 +70,9 @@ def quantization_of(
     precision: str = "int8",
     method: str = AUTO,
     progress: Callable[[], None] | None = None,
+    floats: Collection[str] = (),
+    watch: Callable[[Mapping[str, np.ndarray]], None] | None = None,
+    correct_biases: bool = True,
 ) -> Quantized:
     """Quantize a prepared float model.
 
@@ -68,6 +84,9 @@ def quantization_of(
         method: calibrator (``observers.CALIBRATORS``), or ``AUTO``: the best for each tensor, which are the
             extremes for int16, whose steps are too fine for a narrower range to gain anything.
         progress: called after each calibration sample.
+        floats: names of nodes that stay float.
+        watch: receives all tensors of every calibration sample.
+        correct_biases: take from biases what rounding the weights adds to the means of results.
 
     Raises:
         CalibrationError: the data does not fit the model, or is missing; there is no such method.
@@ -75,21 +94,26 @@ def quantization_of(
     """
     if calibration is None:
         raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
-    stored = stored_weights(model)
+    given, stored = model, stored_weights(model)
     model = _with_opset(float_weights(model), OPSETS[precision])
     feeds = tuple(samples(model, calibration))
     choose = method == AUTO and precision == "int8"
     methods = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
-    table = calibrate(model, feeds, _Writer(model, precision, stored).to_observe(), methods, progress)
+    means = InputMeans(model) if correct_biases else None
 
+    def writer() -> _Writer:
+        return _Writer(model, precision, stored, floats, means)
+
+    watches = tuple(each for each in (means.add if means else None, watch) if each)
+    table = calibrate(model, feeds, writer().to_observe(), methods, progress, watches)
     choice = uniform_choice(table, methods[0])
-    writer = _Writer(model, precision, stored)
-    quantized = writer.write(choice.ranges)
+    first = writer()
+    quantized = first.write(choice.ranges)
     if choose:
-        choice = choose_ranges(model, feeds, table, quantized, writer.parameters_for)
+        choice = choose_ranges(model, feeds, table, quantized, first.parameters_for)
         if set(choice.methods.values()) != {SAFE}:
-            quantized = _Writer(model, precision, stored).write(choice.ranges)
-    return Quantized(quantized, method, table, choice)
+            quantized = writer().write(choice.ranges)
+    return Quantized(quantized, method, table, choice, given)
 
 
 def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
@@ -107,11 +131,33 @@ def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
         ) from error
 
 
+@dataclass(frozen=True, eq=False)
+class _PendingBias:
+    """What the addition after a matrix product needs to know of it.
+
+    Attributes:
+        input_scale, weight_scale: their product is the scale of the bias.
+        shift: float64 [outputs] or 0-d: to be taken from the bias.
+    """
+
+    input_scale: np.float32
+    weight_scale: np.ndarray
+    shift: np.ndarray
+
+
 class _Writer:
     """Rewrites the nodes of one model in order."""
 
-    def __init__(self, model: onnx.ModelProto, precision: str, stored: Mapping[str, StoredWeights]) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        precision: str,
+        stored: Mapping[str, StoredWeights],
+        kept_float: Collection[str] = (),
+        means: InputMeans | None = None,
+    ) -> None:
         self.model, self.precision, self.stored = model, precision, stored
+        self.kept_float, self.means = frozenset(kept_float), means
         self.graph = model.graph
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
         values = (*self.graph.value_info, *self.graph.input, *self.graph.output)
@@ -123,12 +169,14 @@ class _Writer:
             for name in node.input:
                 self.readers.setdefault(name, []).append(node)
         self.computed = self._depending_on_inputs()
+        self.infinite = self._infinite_operands()
         self.theirs = {*self.constants, *(v.name for v in values), *self.readers, *self.producer}
         self.own_names: dict[str, str] = {}
         self.quantized: dict[str, TensorQuantization] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
-        self.pending_bias: dict[str, tuple[np.float32, np.ndarray]] = {}
+        self.pending_bias: dict[str, _PendingBias] = {}
+        self.inside = self._inside_functions()
 
     def _depending_on_inputs(self) -> set[str]:
         """Tensors that change from one inference to the next; the rest (a table too large to fold) are constants."""
@@ -137,6 +185,24 @@ class _Writer:
             if any(name in found for name in node.input):
                 found.update(node.output)
         return found
+
+    def _infinite_operands(self) -> set[str]:
+        """Constants of element-wise operators that no scale can hold."""
+        operands = {name for node in self.graph.node if node.op_type in rules.TWO_OPERANDS for name in node.input}
+        stored = {name: numpy_helper.to_array(self.constants[name]) for name in operands & self.constants.keys()}
+        return {name for name, value in stored.items() if value.dtype.kind == "f" and not np.isfinite(value).all()}
+
+    def _inside_functions(self) -> frozenset[str]:
+        """Tensors between the operators of element-wise functions; tables of more than 8 bits are none."""
+        if self.precision != "int8":
+            return frozenset()
+        values = (*self.graph.value_info, *self.graph.input, *self.graph.output)
+        shapes = {v.name: tuple(dim.dim_value for dim in v.type.tensor_type.shape.dim) for v in values}
+
+        def is_apart(node: onnx.NodeProto) -> bool:
+            return not self._has_integer_form(node) or any(self._absorbed(name) is node for name in node.input)
+
+        return inside_functions(self.graph.node, self.constants, shapes, is_apart, self.outputs)
 
     def _own(self, name: str) -> str:
         """A name for something we add: as asked for, unless the model has one like it."""
@@ -148,9 +214,13 @@ class _Writer:
         return self.own_names[name]
 
     def _has_integer_form(self, node: onnx.NodeProto) -> bool:
-        if node.op_type not in rules.QUANTIZED or node.domain not in ("", "ai.onnx"):
+        if node.op_type not in rules.QUANTIZED or node.domain not in ("", "ai.onnx") or node.name in self.kept_float:
             return False
-        return all(name in self.floats for name in node.output if name) and node.input[0] in self.computed
+        if not all(name in self.floats for name in node.output if name):
+            return False
+        if node.op_type not in rules.TWO_OPERANDS:
+            return node.input[0] in self.computed
+        return any(name in self.computed for name in node.input) and self.infinite.isdisjoint(node.input)
 
     def _absorbed(self, name: str) -> onnx.NodeProto | None:
         """The node that shares the requantization of ``name``'s producer: a clamp, or a dense layer's bias."""
@@ -186,7 +256,7 @@ class _Writer:
         for node in self.graph.node:
             if self._has_integer_form(node):
                 for name in (*self._activations(node), *node.output):
-                    if name and self._absorbed(name) is None:
+                    if name and self._absorbed(name) is None and name not in self.inside:
                         names[name] = None
         return list(names)
 
@@ -276,11 +346,12 @@ class _Writer:
         return output
 
     def _float_node(self, node: onnx.NodeProto) -> None:
+        """A node that stays float; it reads the model's inputs as they come, not what became of them on the NPU."""
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         label = node.name or node.output[0]
         for position, name in enumerate(node.input):
-            if name in self.quantized:
+            if name in self.quantized and name in self.producer:
                 copy.input[position] = self._dequantize(name, f"{label}_{position}")
         self._append(copy)
 
@@ -300,7 +371,7 @@ class _Writer:
             for position, name in enumerate(node.input):
                 if name in self.quantized:
                     copy.input[position] = self._dequantize(name, f"{label}_{position}")
-                elif name in self.pending_bias:
+                elif name in self.pending_bias or name in self.inside:
                     continue
                 elif self._is_data_constant(node, position):
                     copy.input[position] = self._constant_operand(node, position, label)
@@ -310,7 +381,7 @@ class _Writer:
         name = node.input[position]
         if name not in self.constants or self.constants[name].data_type != TensorProto.FLOAT:
             return False
-        return node.op_type in ("Add", "Sub", "Mul", "Div", "Max", "Min", "MatMul", "Gemm", "Concat")
+        return node.op_type in rules.TWO_OPERANDS or node.op_type in ("MatMul", "Gemm", "Concat")
 
     def _constant_operand(self, node: onnx.NodeProto, position: int, label: str) -> str:
         """A constant operand: the int32 bias of a dense layer, or a per-tensor integer constant."""
@@ -318,8 +389,8 @@ class _Writer:
         values = numpy_helper.to_array(self.constants[name])
         dense = next((other for other in node.input if other in self.pending_bias), None)
         if dense is not None:
-            input_scale, weight_scale = self.pending_bias[dense]
-            quantized, scale = parameters.bias(values, input_scale, weight_scale)
+            pending = self.pending_bias[dense]
+            quantized, scale = parameters.bias(values - pending.shift, pending.input_scale, pending.weight_scale)
             return self._dequantized_constant(f"{name}_for_{label}", quantized, scale, 0)
         observed = Range(float(values.min(initial=0.0)), float(values.max(initial=0.0)))
         found = parameters.activation(observed, self.precision)
@@ -359,11 +430,21 @@ class _Writer:
         codes, scale = kept or parameters.weights(values, axis, floor, input_scale)
         copy.input[0] = self._dequantize(data, f"{label}_0")
         copy.input[1] = self._dequantized_constant(f"{weight}_for_{label}", codes, scale, axis)
+        shift = self._mean_shift(node, values, codes, scale, axis)
         if len(node.input) > 2 and node.input[2] and offset is not None:
-            quantized, bias_scale = parameters.bias(offset, input_scale, scale)
+            quantized, bias_scale = parameters.bias(offset - shift, input_scale, scale)
             copy.input[2] = self._dequantized_constant(f"{node.input[2]}_for_{label}", quantized, bias_scale, 0)
         elif node.op_type == "MatMul" and self._absorbed(node.output[0]) is not None:
-            self.pending_bias[node.output[0]] = (input_scale, scale)
+            self.pending_bias[node.output[0]] = _PendingBias(input_scale, scale, shift)
+
+    def _mean_shift(
+        self, node: onnx.NodeProto, values: np.ndarray, codes: np.ndarray, scale: np.ndarray, axis: int | None
+    ) -> np.ndarray:
+        """What rounding the weights adds to the mean of each output; 0 where that is not known."""
+        shape = [-1 if position == axis else 1 for position in range(values.ndim)]
+        rounded = codes.astype(np.float64) * scale.reshape(shape if scale.ndim else ()).astype(np.float64)
+        shift = self.means.shift(node.name, values, rounded) if self.means and values.ndim > 1 else None
+        return np.zeros(()) if shift is None else shift
 
     def _bias_values(self, node: onnx.NodeProto) -> np.ndarray | None:
         """Bias of a weighted node: its third input, or the constant of the Add that follows a MatMul."""

@@ -13,6 +13,28 @@ from torq_byoc.quantize.choose_ranges import SAFE, RangeChoice
 
 
 @dataclass(frozen=True)
+class AppliedRewrite:
+    """A rewrite of the float model that was kept.
+
+    Attributes:
+        name: of the rewrite (``rewrites.REWRITES``).
+        places: nodes that it changed.
+        reason: what spoke for it.
+        before, after: SQNR of the worst part of the outputs in dB, on the samples it was judged on.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    reason: str
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        where = ", ".join(self.places[:3]) + (f" and {len(self.places) - 3} more" if len(self.places) > 3 else "")
+        return f"{self.name} at {where}: {self.reason}; worst output {self.before:.1f} -> {self.after:.1f} dB"
+
+
+@dataclass(frozen=True)
 class CalibrationSummary:
     """A calibration in a few numbers, for reports.
 
@@ -25,6 +47,7 @@ class CalibrationSummary:
         outside: largest part of a tensor's held-out values outside its range; None when none were held out.
         chosen: number of tensors by the method that their ranges come from.
         gain: decibels that the choice gains over the extremes on held-out samples.
+        rewrites: what was done to the float model before, in order.
     """
 
     method: str
@@ -35,6 +58,7 @@ class CalibrationSummary:
     outside: float | None
     chosen: Mapping[str, int]
     gain: float
+    rewrites: tuple[AppliedRewrite, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +70,16 @@ class Quantized:
         method: the calibration method asked for.
         table: what calibration found.
         choice: the ranges taken.
+        exact: the float model that ``model`` is a rounding of: the user's own, rewritten where that helps.
+        rewrites: what was done to it, in order.
     """
 
     model: onnx.ModelProto
     method: str
     table: CalibrationTable
     choice: RangeChoice
+    exact: onnx.ModelProto
+    rewrites: tuple[AppliedRewrite, ...] = ()
 
     @property
     def summary(self) -> CalibrationSummary:
@@ -66,10 +94,12 @@ class Quantized:
             outside=max((each.outside for each in tensors if each.outside is not None), default=None),
             chosen=dict(sorted(Counter(self.choice.methods.values()).items())),
             gain=self.choice.gain,
+            rewrites=self.rewrites,
         )
 
     def remarks(self) -> Iterator[str]:
         """What a reader should know, as sentences."""
+        yield from map(str, self.rewrites)
         yield from self.table.remarks()
         others = {method: count for method, count in self.summary.chosen.items() if method != SAFE}
         if self.choice.gain > 0.0 and others:

@@ -24,6 +24,9 @@ QUANTIZED = frozenset(
 )  # fmt: skip
 """Operators that are surrounded by quantize and dequantize; all others stay float on the CPU."""
 
+TWO_OPERANDS = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min"})
+"""Element-wise operators of which either operand may be the constant one."""
+
 CLAMPS = frozenset({"Relu", "Clip"})
 """Operators that the requantization of their producer does for free."""
 
