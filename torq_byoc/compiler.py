@@ -43,6 +43,7 @@ def compile(  # noqa: A001 - the public name of the API
     schedule: DecisionRecord | None = None,
     effort: int = 1,
     disable_passes: Collection[str] = (),
+    disable_rewrites: Collection[str] = (),
     records: str | Path | RecordDatabase | None = None,
     profile: str = "reference",
 ) -> CompiledModel:
@@ -60,6 +61,7 @@ def compile(  # noqa: A001 - the public name of the API
         schedule: decisions fixed by hand (all or some).
         effort: 0..3, how much the scheduler searches.
         disable_passes: torq_hl passes to leave out.
+        disable_rewrites: rewrites of the quantizer to leave out.
         records: tuning records, or the file that `torq tune` wrote: they decide the graphs that they know.
         profile: "reference", "shared" or "pessimistic": the timing profile whose tuning records count.
 
@@ -76,6 +78,7 @@ def compile(  # noqa: A001 - the public name of the API
         decisions=schedule,
         effort=effort,
         disabled_passes=tuple(disable_passes),
+        disabled_rewrites=tuple(disable_rewrites),
         records=RecordDatabase.read(Path(records)) if isinstance(records, str | Path) else records,
         profile=profile,
     )

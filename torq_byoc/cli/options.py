@@ -182,6 +182,14 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--disable-pass", "disabled", type=NAME, multiple=True, metavar="NAME", help="Leave a pass out."
             ),
+            click.option(
+                "--disable-rewrite",
+                "disabled_rewrites",
+                type=NAME,
+                multiple=True,
+                metavar="NAME",
+                help="Leave a rewrite of the quantizer out.",
+            ),
         )
     ):
         function = option(function)

@@ -10,7 +10,7 @@ from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options, resolve_precision
 from torq_byoc.frontend import prepare, prepare_with_notes
 from torq_byoc.frontend.float_weights import float_weights
-from torq_byoc.quantize import quantization_of
+from torq_byoc.quantize.automatic import check_rewrite_names, quantize
 from torq_byoc.quantize.data import doubts
 from torq_byoc.quantize.quantized import CalibrationSummary
 
@@ -20,7 +20,7 @@ class NumericModel:
     """A model whose numbers are decided.
 
     Attributes:
-        prepared: what is quantized: static, folded, every node named.
+        prepared: what is quantized: static, folded, every node named, rewritten where that helps.
         model: the same; with QuantizeLinear and DequantizeLinear nodes where it is quantized.
         precision: "quantized" (it came that way), "int8", "int16" or "bf16".
         notes: what was assumed on the way, as sentences.
@@ -47,18 +47,23 @@ def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -
     Raises:
         TorqError: anything wrong with the model or the request.
     """
+    check_rewrite_names(options.disabled_rewrites)
     with clock.stage("import"):
         preparation = prepare_with_notes(model, dict(options.shapes))
     prepared = preparation.model
     precision = resolve_precision(prepared, options)
     if precision in ("int8", "int16"):
         with clock.stage("quantize"):
-            quantized = quantization_of(
-                prepared, options.calibration, precision=precision, method=options.calibration_method
+            quantized = quantize(
+                prepared,
+                options.calibration,
+                precision=precision,
+                method=options.calibration_method,
+                disabled=options.disabled_rewrites,
             )
             warnings = (*doubts(prepared, options.calibration or {}), *quantized.table.doubts())
         notes = (*preparation.notes, *quantized.remarks())
-        return NumericModel(prepared, quantized.model, precision, notes, warnings, quantized.summary)
+        return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):
             prepared = prepare(plain)  # batch norms can be folded into weights now

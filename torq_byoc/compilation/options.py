@@ -29,6 +29,7 @@ Observer = Callable[[str, str], None]
 class Options:
     """Everything that a compilation depends on beside the model.
 
+    ``disabled_rewrites`` are names of rewrites that quantization leaves out (``quantize.automatic.NAMES``).
     ``profile`` is the timing profile whose tuning records count; without ``records`` it has no effect.
     """
 
@@ -40,6 +41,7 @@ class Options:
     decisions: DecisionRecord | None = None
     effort: int = 1
     disabled_passes: Collection[str] = ()
+    disabled_rewrites: Collection[str] = ()
     records: RecordDatabase | None = None
     profile: str = "reference"
     observe: Observer | None = None

@@ -1,0 +1,96 @@
+"""Rewrites are tried where something speaks for them, kept where they help, and said."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from benchmarks.accuracy import sets
+from tests.quantize.models import parsed
+from torq_byoc.errors import QuantizationError
+from torq_byoc.frontend import prepare
+from torq_byoc.quantize import quantize_model
+from torq_byoc.quantize.automatic import NAMES, check_rewrite_names, quantize
+from torq_byoc.quantize.data import samples
+from torq_byoc.quantize.evaluation.evaluator import Evaluator
+from torq_byoc.quantize.judge import Judge
+
+
+def ordinary() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """Two convolutions with nothing wrong about them."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.standard_normal((8, 3, 3, 3)),
+        "v": np.eye(4, 8)[..., None, None],
+        "b": np.zeros(4),
+        "a": np.ones(8),
+    }
+    constants["w"] /= np.abs(constants["w"]).sum(axis=(1, 2, 3), keepdims=True)
+    model = parsed("t = Conv(x, w, a) r = LeakyRelu(t) y = Conv(r, v, b)", "float[1,3,8,8] x", constants=constants)
+    return model, {"x": rng.uniform(0.5, 1.0, (8, 3, 8, 8)).astype(np.float32)}
+
+
+def test_an_ordinary_network_is_quantized_once() -> None:
+    model, data = ordinary()
+    calls: list[None] = []
+    result = quantize(model, data, progress=lambda: calls.append(None))
+    assert len(calls) == 8, "once over every sample"
+    assert result.model.SerializeToString() == quantize_model(model, data).SerializeToString()
+    assert result.exact is model
+    assert result.rewrites == ()
+
+
+@pytest.mark.parametrize(
+    ("builder", "name", "node"),
+    [
+        (sets.detector_head, "concat_in_float", "Concat"),
+        (sets.dead_channels, "scale_outputs", "Conv"),
+        (sets.outlier_block, "equalize_channels", "LayerNormalization"),
+    ],
+)
+def test_what_helps_is_kept_and_said(builder, name: str, node: str) -> None:  # noqa: ANN001
+    stress = builder(0)
+    model = prepare(stress.model)
+    data, fresh = stress.data(16, 1), stress.data(4, 2)
+    result = quantize(model, data)
+    (applied,) = result.rewrites
+    assert applied.name == name
+    assert applied.after > applied.before + 1.0
+    assert all(place.startswith(node) for place in applied.places)
+    note = next(result.remarks())
+    assert name in note and applied.places[0] in note
+    judge = Judge(model, samples(model, fresh))
+    assert judge.of(result.model).sqnr > judge.of(quantize_model(model, data)).sqnr + 1.0
+    for feed in judge.feeds:
+        wanted, found = (Evaluator(each).outputs(feed)["y"] for each in (model, result.exact))
+        np.testing.assert_allclose(found, wanted, atol=2e-6 * np.abs(wanted).max())
+    plain = quantize(model, data, disabled=[name])
+    assert plain.rewrites == ()
+    assert plain.model.SerializeToString() == quantize_model(model, data).SerializeToString()
+
+
+def test_bias_correction_can_be_disabled_as_well() -> None:
+    model, data = ordinary()
+    result = quantize(model, data, disabled=["bias_correction"])
+    assert result.model.SerializeToString() == quantize_model(model, data, correct_biases=False).SerializeToString()
+    assert result.model.SerializeToString() != quantize_model(model, data).SerializeToString()
+
+
+def test_results_do_not_depend_on_the_run() -> None:
+    stress = sets.detector_head(3)
+    first, second = (quantize(prepare(stress.model), stress.data(8, 1)) for _ in range(2))
+    assert first.model.SerializeToString() == second.model.SerializeToString()
+    assert first.rewrites == second.rewrites
+
+
+def test_int16_needs_no_rewrite() -> None:
+    stress = sets.detector_head(0)
+    assert quantize(prepare(stress.model), stress.data(4, 1), precision="int16").rewrites == ()
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    check_rewrite_names(NAMES)
+    with pytest.raises(QuantizationError, match="there is no rewrite 'equalise'") as refusal:
+        check_rewrite_names(["equalise"])
+    assert "equalize_channels" in str(refusal.value)

@@ -1,0 +1,106 @@
+"""What the channels of a float model's tensors hold on samples: their extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from torq_byoc.quantize import rules
+
+CHANNEL_AXES = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}
+"""Along which axis of its input a layer sums."""
+FEWEST_VALUES = 100
+"""Values of a channel below which its extremes say little about unseen data."""
+_DEAD = 1e-9
+_FEWEST_CHANNELS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelValues:
+    """Of one tensor along one axis, over all samples and all other axes.
+
+    Attributes:
+        low, high: [channels].
+        count: values of each channel.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    count: int
+
+    @property
+    def peak(self) -> np.ndarray:
+        """Largest magnitude of every channel, float64."""
+        return np.maximum(-self.low, self.high).astype(np.float64)
+
+    @property
+    def alive(self) -> np.ndarray:
+        """Which channels hold anything beside the largest."""
+        return self.peak > self.peak.max(initial=0.0) * _DEAD
+
+    @property
+    def missing_bits(self) -> float:
+        """How many bits fewer than the largest channel the others use on average; 0 when there are too few values."""
+        peak = self.peak[self.alive]
+        if peak.size < _FEWEST_CHANNELS or self.count < FEWEST_VALUES:
+            return 0.0
+        return float(np.mean(np.log2(peak.max() / peak)))
+
+    def joined(self, other: ChannelValues) -> ChannelValues:
+        """Both together."""
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return ChannelValues(low, high, self.count + other.count)
+
+
+class ChannelStatistics:
+    """Values of the channels of the tensors that rewrites ask about.
+
+    Those are what layers with weights read, operands of concatenations, results of clips, and the model's outputs
+    with what they are moved from.
+
+    Args:
+        model: a prepared float model.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._found: dict[tuple[str, int], ChannelValues] = {}
+        self._wanted = dict(_wanted(model))
+
+    def add(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take in all tensors of one sample."""
+        for (name, axis), _ in self._wanted.items():
+            found = _of(values[name], axis) if name in values else None
+            if found is not None:
+                old = self._found.get((name, axis))
+                self._found[name, axis] = old.joined(found) if old else found
+
+    def of(self, name: str, axis: int) -> ChannelValues | None:
+        """Values along an axis (1 or the last, -1); None for tensors of integers, of one dimension, and others."""
+        return self._found.get((name, axis))
+
+    def span(self, name: str) -> float:
+        """Largest magnitude in the tensor; 0 when it is not known."""
+        found = self._found.get((name, 1)) or self._found.get((name, -1))
+        return float(found.peak.max(initial=0.0)) if found else 0.0
+
+
+def _of(values: np.ndarray, axis: int) -> ChannelValues | None:
+    if values.dtype.kind != "f" or values.ndim < 2 or not values.size:
+        return None
+    others = tuple(i for i in range(values.ndim) if i != axis % values.ndim)
+    return ChannelValues(values.min(axis=others), values.max(axis=others), values.size // values.shape[axis])
+
+
+def _wanted(model: onnx.ModelProto) -> Iterable[tuple[tuple[str, int], None]]:
+    for node in model.graph.node:
+        if node.op_type in rules.WEIGHTED:
+            yield (node.input[0], CHANNEL_AXES[node.op_type]), None
+        elif node.op_type == "Concat":
+            yield from (((name, 1), None) for name in node.input)
+        elif node.op_type == "Clip":
+            yield from (((node.output[0], axis), None) for axis in (1, -1))
+    for value in model.graph.output:
+        yield from (((value.name, axis), None) for axis in (1, -1))

@@ -1,0 +1,93 @@
+"""Channels of one tensor get alike sizes, so that one scale suits them all.
+
+Before: ``t = Relu(Conv(x, w, b)); y = Conv(t, v)``, channels of ``t`` between 0.01 and 10
+After:  ``t = Relu(Conv(x, s w, s b)); y = Conv(t, v / s)``, all channels of ``t`` near 10
+
+Whatever makes the channels takes the factors: a convolution or dense layer (cross-layer equalization), or the gains of
+a normalization or of a multiplication (SmoothQuant).  Whoever reads them has weights that take the inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.quantize import rules
+from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal
+from torq_byoc.quantize.rewrites.channel_scaling import (
+    ChannelScaling,
+    Source,
+    Stored,
+    copy_of,
+    without_unused,
+)
+from torq_byoc.quantize.rewrites.channel_statistics import CHANNEL_AXES, ChannelStatistics, ChannelValues
+
+STRENGTHS = (0.5, 0.75, 1.0)
+"""Share of the difference between channels that goes into the weights."""
+MOST_LOSS = 4.0
+"""Bits that a channel lacks on average, from which on equalization is tried.  Most networks have one to three, and
+lose little by them: sums over many channels live by the large ones."""
+MOST_FACTOR = 4096.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """A tensor whose channels can be scaled."""
+
+    name: str
+    source: Source
+    readers: tuple[Stored, ...]
+    values: ChannelValues
+    taken: np.ndarray | None
+    """Largest weight that reads each channel; None when each reader has a scale for every channel."""
+
+
+def equalize_channels(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[Proposal]:
+    """All unlike tensors of the model at once, with one strength after the other."""
+    places = [place for place in _places(candidate, statistics) if place.values.missing_bits > MOST_LOSS]
+    if not places:
+        return
+    worst = max(place.values.missing_bits for place in places)
+    reason = f"channels of one tensor use {worst:.1f} bits less than its largest, on average"
+    strengths = STRENGTHS if any(place.taken is not None for place in places) else STRENGTHS[-1:]
+    for strength in strengths:
+        model = copy_of(candidate.model)
+        scaling = ChannelScaling(model, statistics)
+        for place in places:
+            factors = _factors(place, strength)
+            scaling.multiply(place.source, factors)
+            scaling.divide(place.readers, factors)
+        makers = dict.fromkeys(maker for place in places for maker in place.source.makers)
+        yield Proposal(candidate.rewritten(without_unused(model)), tuple(makers), reason)
+
+
+def _places(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[_Place]:
+    scaling = ChannelScaling(candidate.model, statistics)
+    seen = set()
+    for node in candidate.model.graph.node:
+        name = node.input[0] if node.op_type in rules.WEIGHTED else ""
+        if not name or name in seen:
+            continue
+        seen.add(name)
+        axis = CHANNEL_AXES[node.op_type]
+        values = statistics.of(name, axis)
+        readers = scaling.readers(name, axis)
+        source = scaling.source(name, axis, values.peak.size) if values is not None and readers else None
+        if source is not None and values is not None and readers:
+            shares = [scaling.shares(stored, values.peak.size) for stored in readers]
+            taken = [share for share in shares if share is not None]
+            yield _Place(name, source, readers, values, np.max(taken, axis=0) if taken else None)
+
+
+def _factors(place: _Place, strength: float) -> np.ndarray:
+    """For every channel what it is multiplied with: at least 1, and 1 for channels that hold nothing."""
+    alive, peak = place.values.alive, place.values.peak
+    wanted = 1.0 / np.where(alive, peak, peak.max())
+    if place.taken is not None:
+        taken = np.maximum(place.taken, place.taken.max() / MOST_FACTOR)
+        wanted = taken ** (1.0 - strength) * wanted**strength
+    relative = np.where(alive, wanted / wanted[alive].min(), 1.0)
+    return np.minimum(np.minimum(relative, MOST_FACTOR), place.source.most)
