@@ -1,0 +1,113 @@
+"""Samples on their way through all stages of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from torq_byoc.accuracy.attribution import layer_deviations
+from torq_byoc.accuracy.deviation import Deviation
+from torq_byoc.accuracy.evaluation_data import EvaluationData
+from torq_byoc.accuracy.import_check import ImportCheck
+from torq_byoc.accuracy.labels import LabelCheck
+from torq_byoc.accuracy.layer_check import LayerCheck
+from torq_byoc.accuracy.output_check import OutputCheck
+from torq_byoc.accuracy.program_check import ProgramCheck
+from torq_byoc.accuracy.references.float_reference import FloatReference, OnnxRuntime, PythonReference
+from torq_byoc.accuracy.stages import Stages
+from torq_byoc.quantize.evaluation.evaluator import Arrays
+from torq_byoc.quantize.output_parts import output_parts
+
+Feeds = Mapping[str, np.ndarray]
+
+
+class Session:
+    """Takes in evaluation data once; what is kept of a sample are sums.
+
+    Args:
+        stages: of the model.
+        evaluation: the samples.
+        layer_samples: on how many of them, evenly spread, every layer is looked at.
+        keep_outputs: keep the outputs of all samples in ``wanted`` (float model) and ``found`` (NPU).
+
+    Attributes:
+        parts: of the outputs.
+        reference: who runs the float model.
+        notes: what that leaves unchecked, as sentences.
+        outputs, layers, labels: what is gathered; no labels without any in the data.
+        close: samples on which every layer was looked at, with the float model's outputs.
+    """
+
+    def __init__(self, stages: Stages, evaluation: EvaluationData, layer_samples: int, *, keep_outputs: bool) -> None:
+        self._stages, self._evaluation, self._keep = stages, evaluation, keep_outputs
+        self._looked_at = _spread_over(evaluation.count, layer_samples)
+        self._first = stages.prepared.graph.output[0].name
+        self._programs, self._program_deviations = ProgramCheck(stages), tuple[Deviation, ...]()
+        self.parts = output_parts(stages.prepared)
+        self.reference, self.notes = _reference(stages, next(iter(evaluation)))
+        self._imports = _import_check(self.reference, stages)
+        self.outputs, self.layers = OutputCheck(self.parts), LayerCheck(stages)
+        self.labels = LabelCheck(evaluation.labels, evaluation.count) if evaluation.labels is not None else None
+        self.close: list[tuple[Feeds, Arrays]] = []
+        self.wanted: list[Arrays] = []
+        self.found: list[Arrays] = []
+
+    def run(self, step: Callable[[str], None]) -> None:
+        """Go through all samples; ``step`` is called before each."""
+        for index, feeds in enumerate(self._evaluation):
+            step(f"sample {index + 1} of {self._evaluation.count}")
+            wanted = self._take(feeds)
+            if index in self._looked_at:
+                self._look_at(feeds, wanted)
+
+    def _take(self, feeds: Feeds) -> Arrays:
+        """Run the float model and the programs; the float model's outputs."""
+        wanted, found = self.reference.outputs(feeds), self._stages.compiled.run(feeds)
+        self.outputs.take(wanted, found)
+        if self.labels:
+            self.labels.take(wanted[self._first], found[self._first])
+        if self._keep:
+            self.wanted.append(wanted)
+            self.found.append(found)
+        return wanted
+
+    def _look_at(self, feeds: Feeds, wanted: Arrays) -> None:
+        """Run every stage between; of wrong programs one sample says enough."""
+        self.close.append((feeds, wanted))
+        self.layers.take(feeds)
+        if self._imports:
+            self._imports.take(feeds)
+        self._program_deviations = self._program_deviations or self._programs.deviations(feeds)
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """Errors by stage and layer, in the order of the stages."""
+        imports = self._imports.deviations() if self._imports else ()
+        return (*imports, *layer_deviations(self.layers.rows()), *self._program_deviations)
+
+
+def _reference(stages: Stages, feeds: Feeds) -> tuple[FloatReference, tuple[str, ...]]:
+    """Who runs the float model, and what that leaves unchecked."""
+    try:
+        runtime = OnnxRuntime(stages.original)
+        runtime.tensors(feeds)
+        return runtime, ()
+    except Exception as error:  # noqa: BLE001 - it is optional, and has no base class for what it refuses
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        note = (
+            "the float reference is the prepared model in the evaluator of the onnx package, and import is not checked:"
+            f" onnxruntime does not run the model as given ({reason})"
+        )
+        return PythonReference(stages.prepared), (note,)
+
+
+def _import_check(reference: FloatReference, stages: Stages) -> ImportCheck | None:
+    """None where nobody runs the model as given."""
+    return ImportCheck(reference, stages.prepared) if isinstance(reference, OnnxRuntime) else None
+
+
+def _spread_over(count: int, wanted: int) -> tuple[int, ...]:
+    """At most so many of ``count`` positions, evenly spread, the first among them."""
+    return (
+        tuple(sorted({index * count // wanted for index in range(wanted)})) if count > wanted else tuple(range(count))
+    )
