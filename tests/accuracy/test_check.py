@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
-from tests.accuracy.models import chain, data, stages
+from tests.accuracy.models import chain, data, graph, stages
+from torq_byoc.accuracy import session
 from torq_byoc.accuracy.check import check
 from torq_byoc.accuracy.deviation import Stage
 from torq_byoc.accuracy.references.float_reference import EVALUATOR, ONNXRUNTIME
@@ -181,6 +182,28 @@ def test_without_onnxruntime_the_report_says_who_computed(monkeypatch):
     result = check(stages("chain"), EVALUATION)
     assert result.passed and result.reference == EVALUATOR
     assert any("import is not checked" in note for note in result.notes)
+
+
+def test_byte_kernels_that_saturate_are_no_reference(monkeypatch):
+    """An integer product on a CPU whose kernels are not exact."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"], "quantize"),
+        helper.make_node("MatMulInteger", ["xq", "w", "z"], ["p"], "product"),
+        helper.make_node("Cast", ["p"], ["f"], "cast", to=onnx.TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "k"], ["y"], "scale"),
+    ]
+    constants = {
+        "s": np.float32(0.05),
+        "z": np.uint8(128),
+        "w": np.random.default_rng(0).integers(-127, 128, (6, 5)).astype(np.int8),
+        "k": np.float32(0.001),
+    }
+    model = stages_of(graph(nodes, constants), Options(effort=0), name="m")
+    for exact, reference in ((True, ONNXRUNTIME), (False, EVALUATOR)):
+        monkeypatch.setattr(session, "u8s8_is_exact", lambda exact=exact: exact)
+        result = check(model, EVALUATION)
+        assert result.reference == reference
+        assert any("saturation" in note for note in result.notes) is not exact
 
 
 def test_layers_are_looked_at_on_few_samples_spread_over_the_data():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import onnx
 
 from torq_byoc.accuracy.attribution import layer_deviations
 from torq_byoc.accuracy.deviation import Deviation
@@ -14,12 +15,21 @@ from torq_byoc.accuracy.labels import LabelCheck
 from torq_byoc.accuracy.layer_check import LayerCheck
 from torq_byoc.accuracy.output_check import OutputCheck
 from torq_byoc.accuracy.program_check import ProgramCheck
-from torq_byoc.accuracy.references.float_reference import FloatReference, OnnxRuntime, PythonReference
+from torq_byoc.accuracy.references.float_reference import (
+    EVALUATOR,
+    FloatReference,
+    OnnxRuntime,
+    PythonReference,
+)
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.quantize.output_parts import output_parts
+from torq_byoc.report.environment import u8s8_is_exact
 
 Feeds = Mapping[str, np.ndarray]
+
+INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearConv", "QLinearMatMul"})
+"""Operators that onnxruntime computes with kernels for bytes."""
 
 
 class Session:
@@ -88,17 +98,24 @@ class Session:
 
 def _reference(stages: Stages, feeds: Feeds) -> tuple[FloatReference, tuple[str, ...]]:
     """Who runs the float model, and what that leaves unchecked."""
+    if _multiplies_bytes(stages.original) and not u8s8_is_exact():
+        return _prepared_alone(stages, "onnxruntime multiplies unsigned by signed bytes with saturation on this CPU")
     try:
         runtime = OnnxRuntime(stages.original)
         runtime.tensors(feeds)
         return runtime, ()
     except Exception as error:  # noqa: BLE001 - it is optional, and has no base class for what it refuses
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        note = (
-            "the float reference is the prepared model in the evaluator of the onnx package, and import is not checked:"
-            f" onnxruntime does not run the model as given ({reason})"
-        )
-        return PythonReference(stages.prepared), (note,)
+        return _prepared_alone(stages, f"onnxruntime does not run the model as given ({reason})")
+
+
+def _prepared_alone(stages: Stages, reason: str) -> tuple[FloatReference, tuple[str, ...]]:
+    note = f"the reference is the prepared model in {EVALUATOR}, and import is not checked: {reason}"
+    return PythonReference(stages.prepared), (note,)
+
+
+def _multiplies_bytes(model: onnx.ModelProto) -> bool:
+    return any(node.op_type in INTEGER_PRODUCTS for node in model.graph.node)
 
 
 def _import_check(reference: FloatReference, stages: Stages) -> ImportCheck | None:
