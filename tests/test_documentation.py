@@ -45,6 +45,14 @@ def test_command_line_document_names_every_command_and_pass():
     assert all(name in text or name.startswith("lram") for name in preset_names())
 
 
+def test_documents_name_every_rewrite():
+    from torq_byoc.quantize.automatic import NAMES
+
+    for document in ("cli.md", "quantization.md"):
+        text = (ROOT / "docs" / document).read_text()
+        assert all(f"`{name}`" in text for name in NAMES if name != "bias_correction"), document
+
+
 def test_schema_document_names_every_field():
     text = (ROOT / "docs" / "json-schema.md").read_text()
     summary = summarize(torq_byoc.compile(conv_model(), precision="int8", calibration={INPUT: samples()}))

@@ -49,6 +49,7 @@ OPTIONS = {
     "shape against the model": ("ShapeError", ["--shape", f"{INPUT}:1x4x10x9"]),
     "astronomic shape": ("ShapeError", ["--shape", f"{INPUT}:{'9' * 30}x3x10x9"]),
     "unknown pass": ("ScheduleError", ["--disable-pass", "magic"]),
+    "unknown rewrite": ("QuantizationError", ["--disable-rewrite", "magic"]),
     "missing schedule": ("ScheduleError", ["--schedule", "none.json"]),
     "effort out of range": ("CommandLineError", ["--effort", "9"]),
     "unknown option": ("CommandLineError", ["--frobnicate"]),

@@ -93,3 +93,11 @@ def test_a_quantized_model_is_refused(workspace, tmp_path, capsys):
     again = ("quantize", tmp_path / "q.onnx", "-o", tmp_path / "r.onnx", "--calib", workspace.calibration)
     message = assert_refused(capsys, "QuantizationError", *again)
     assert "already" in message["what"] and not (tmp_path / "r.onnx").exists()
+
+
+def test_a_rewrite_can_be_left_out(workspace, tmp_path, capsys):
+    command = ("quantize", workspace.model, "--calib", workspace.calibration, "-o")
+    plain, without = tmp_path / "plain.onnx", tmp_path / "without.onnx"
+    assert torq(capsys, *command, plain, "--json").json["calibration"]["rewrites"] == []
+    assert torq(capsys, *command, without, "--disable-rewrite", "bias_correction").code == 0
+    assert plain.read_bytes() != without.read_bytes()

@@ -55,7 +55,7 @@ def command(
     from torq_byoc.report.accuracy_tables import print_check
 
     if container:
-        decided = ("precision", "hw", "record", "records", "effort", "disabled")
+        decided = ("precision", "hw", "record", "records", "effort", "disabled", "disabled_rewrites")
         refuse_unused([name for name in decided if name in request], f"{container.name} is compiled already")
     read = {"MODEL": model, "OUT.torq": container, "--data": data, "--thresholds": limits, **files_read(**request)}
     check_targets({"--report": report}, read)

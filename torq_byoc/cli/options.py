@@ -163,6 +163,18 @@ def calibration_method_option(function: Callable[..., Any]) -> Callable[..., Any
     )(function)
 
 
+def disable_rewrite_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What quantization is not to try."""
+    return click.option(
+        "--disable-rewrite",
+        "disabled_rewrites",
+        type=NAME,
+        multiple=True,
+        metavar="NAME",
+        help="Leave a rewrite of the quantizer out.",
+    )(function)
+
+
 def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What decides how a model is compiled where the decisions are searched for: no decisions."""
     for option in reversed(
@@ -182,14 +194,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--disable-pass", "disabled", type=NAME, multiple=True, metavar="NAME", help="Leave a pass out."
             ),
-            click.option(
-                "--disable-rewrite",
-                "disabled_rewrites",
-                type=NAME,
-                multiple=True,
-                metavar="NAME",
-                help="Leave a rewrite of the quantizer out.",
-            ),
+            disable_rewrite_option,
         )
     ):
         function = option(function)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torq_byoc.cli.options import PATH, Name, Outcome, calibration_method_option, json_option, progress
+from torq_byoc.cli.options import (
+    PATH,
+    Name,
+    Outcome,
+    calibration_method_option,
+    disable_rewrite_option,
+    json_option,
+    progress,
+)
 from torq_byoc.cli.request import options_of, refuse_container
 from torq_byoc.cli.targets import check_targets
 from torq_byoc.errors import ModelFileError, QuantizationError
@@ -34,6 +42,7 @@ _MOST_BYTES = (1 << 31) - 1
     help="Type of activations; weights are int8, a scale a channel.",
 )
 @calibration_method_option
+@disable_rewrite_option
 @click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape.")
 @json_option
 def command(
@@ -42,6 +51,7 @@ def command(
     calib: Path,
     precision: str,
     calibration_method: str,
+    disabled_rewrites: tuple[str, ...],
     shapes: tuple[str, ...],
     as_json: bool,
 ) -> Outcome:
@@ -49,7 +59,12 @@ def command(
     output = output or Path(f"{model.stem}.qdq.onnx")
     check_targets({"-o": output}, {"MODEL": model, "--calib": calib})
     quantized = _quantized(
-        model, precision=precision, calib=calib, shapes=shapes, calibration_method=calibration_method
+        model,
+        precision=precision,
+        calib=calib,
+        shapes=shapes,
+        calibration_method=calibration_method,
+        disabled_rewrites=disabled_rewrites,
     )
     data = _serialized(quantized, model)
     write_together({output: data})
