@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.accuracy.models import chain, data, graph, stages
+from tests.accuracy.models import chain, data, detector, graph, stages
 from torq_byoc.accuracy import session
 from torq_byoc.accuracy.check import check
 from torq_byoc.accuracy.deviation import Stage
@@ -66,6 +66,15 @@ def test_scores_that_are_all_zero_are_found_and_explained():
     assert "y/cls would have" in result.cause.proof
     assert "split the concatenation" in result.cause.remedy and "16 bits" not in result.cause.remedy
     assert any(finding.rule == "concat-ranges" for finding in result.lint)
+
+
+def test_a_detector_may_be_shipped_as_it_is_compiled_by_default():
+    """The quantizer does by itself what the check would advise."""
+    options = Options(precision="int8", calibration=data(8, seed=1), effort=0)
+    result = check(stages_of(detector(), options, name="detector"), EVALUATION)
+    assert result.passed and not result.deviations
+    assert [row.part for row in result.outputs] == ["box", "cls"]
+    assert all(row.figures.cosine > 0.999 and not row.lost for row in result.outputs)
 
 
 def test_the_proof_says_what_the_layer_in_float_gains():

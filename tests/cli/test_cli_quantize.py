@@ -8,6 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 import torq_byoc
+from benchmarks.accuracy.sets import dead_channels
 from tests.cli.refusals import assert_refused, files_in, npz
 from tests.cli.tools import INPUT, conv_model, mixed_model, samples, torq
 from tests.frontend.onnx_tools import run_reference
@@ -95,9 +96,11 @@ def test_a_quantized_model_is_refused(workspace, tmp_path, capsys):
     assert "already" in message["what"] and not (tmp_path / "r.onnx").exists()
 
 
-def test_a_rewrite_can_be_left_out(workspace, tmp_path, capsys):
-    command = ("quantize", workspace.model, "--calib", workspace.calibration, "-o")
-    plain, without = tmp_path / "plain.onnx", tmp_path / "without.onnx"
-    assert torq(capsys, *command, plain, "--json").json["calibration"]["rewrites"] == []
-    assert torq(capsys, *command, without, "--disable-rewrite", "bias_correction").code == 0
-    assert plain.read_bytes() != without.read_bytes()
+def test_rewrites_are_told_and_can_be_left_out(tmp_path, capsys):
+    stress = dead_channels(0)
+    onnx.save(stress.model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "c.npz", **stress.data(8, 1))
+    command = ("quantize", tmp_path / "m.onnx", "--calib", tmp_path / "c.npz", "-o", tmp_path / "q.onnx", "--json")
+    (rewrite,) = torq(capsys, *command).json["calibration"]["rewrites"]
+    assert rewrite["name"] == "scale_outputs" and rewrite["after"] > rewrite["before"] + 1.0
+    assert torq(capsys, *command, "--disable-rewrite", "scale_outputs").json["calibration"]["rewrites"] == []
