@@ -14,9 +14,11 @@ from tests.accuracy.models import chain, data, detector, graph, stages
 from torq_byoc.accuracy import session
 from torq_byoc.accuracy.check import check
 from torq_byoc.accuracy.deviation import Stage
+from torq_byoc.accuracy.layers import layers_of
 from torq_byoc.accuracy.references.float_reference import EVALUATOR, ONNXRUNTIME
 from torq_byoc.accuracy.stages import Stages, stages_of
 from torq_byoc.accuracy.thresholds import Thresholds, thresholds_of
+from torq_byoc.accuracy.what_if import without_quantization
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import AccuracyError, CalibrationError
 from torq_byoc.kernels.graph import OpGraph
@@ -184,6 +186,18 @@ def test_a_quantized_model_is_held_against_itself():
     assert result.passed and result.precision == "quantized"
     assert result.outputs[0].figures.sqnr > 40
     assert all(row.overall.sqnr == 200 for row in result.layers if row.rounding and row.rounding.worst == 0)
+
+
+def test_float_islands_run_in_bf16_and_are_checked_as_floats():
+    """A quantized model in which one layer was left in float."""
+    model = stages("chain")
+    (layer,) = (layer for layer in layers_of(model) if layer.tensor == "r1")
+    island = without_quantization(model.prepared, model.precise, [layer])
+    result = check(stages_of(island, Options(precision="mixed", effort=0), name="m"), EVALUATION)
+    assert result.passed and not result.deviations
+    row = next(row for row in result.layers if row.layer.tensor == "r1")
+    assert row.layer.codes is None and row.on_npu
+    assert 40 < row.local.sqnr < 80  # bf16
 
 
 def test_without_onnxruntime_the_report_says_who_computed(monkeypatch):

@@ -61,7 +61,20 @@ def _shuffle() -> onnx.ModelProto:
     return graph(nodes, constants)
 
 
+def _equal_parts() -> onnx.ModelProto:
+    """A split whose results have one shape and one scale."""
+    constants = {"w": np.random.default_rng(3).normal(0, 0.3, (6, 3, 3, 3)).astype(np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Split", ["c"], ["a", "b", "d"], "split", axis=1),
+        helper.make_node("Sub", ["a", "b"], ["e"], "difference"),
+        helper.make_node("Mul", ["e", "d"], ["y"], "product"),
+    ]
+    return graph(nodes, constants)
+
+
 MODELS = {
+    "equal parts": _equal_parts,
     "channels-last flatten": _channels_last_flatten,
     "pool after sigmoid": lambda: _pool_after_function("Sigmoid"),
     "pool after tanh": lambda: _pool_after_function("Tanh"),

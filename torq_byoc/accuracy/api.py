@@ -17,6 +17,7 @@ from torq_byoc.compiled_model import load
 from torq_byoc.frontend import load_model
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
+from torq_byoc.quantize.choose_ranges import AUTO
 from torq_byoc.quantize.data import load_calibration
 from torq_byoc.quantize.user_metric import Metric
 
@@ -30,6 +31,7 @@ def check_model(
     container: str | Path | None = None,
     precision: str = "auto",
     calibration: Data | None = None,
+    calibration_method: str = AUTO,
     shapes: Mapping[str, Sequence[int]] | None = None,
     hw: str | Path | NpuConfig = "sl2610",
     effort: int = 1,
@@ -44,7 +46,7 @@ def check_model(
         data: evaluation data: npz file, folder of npz files, or arrays by input name whose first axis counts samples;
             "labels" may hold the classes.
         container: a ``.torq`` file to check in place of a new compilation; machine and precision are its own then.
-        precision, calibration, shapes, hw, effort: as for ``torq_byoc.compile``.
+        precision, calibration, calibration_method, shapes, hw, effort: as for ``torq_byoc.compile``.
         thresholds: a YAML file, or limits; the defaults without.
         metric: takes the outputs of both by name, the first axis counting samples; returns a number, or numbers by
             name.
@@ -61,6 +63,7 @@ def check_model(
         config=hw if isinstance(hw, NpuConfig) else load_config(hw),
         precision=precision,
         calibration=_arrays(calibration) if calibration is not None else None,
+        calibration_method=calibration_method,
         shapes=dict(shapes or {}),
         effort=effort,
     )

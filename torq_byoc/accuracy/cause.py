@@ -10,7 +10,7 @@ import numpy as np
 from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.layer_check import LayerRow
 from torq_byoc.accuracy.output_check import OutputRow, worst
-from torq_byoc.accuracy.remedies import remedy
+from torq_byoc.accuracy.remedies import CARRIES_SCALES, remedy
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.accuracy.verdict import is_defect
 from torq_byoc.accuracy.what_if import Gain, gains, own_error
@@ -57,32 +57,33 @@ def cause_of(
         parts: of the outputs.
         samples: feeds, and the float model's outputs for them.
     """
+    kind = CARRIES_SCALES if stages.carries_scales else stages.precision
     by_tensor = {row.layer.tensor: row for row in rows}
     defects = sorted(filter(is_defect, deviations), key=lambda one: (not one.local, list(Stage).index(one.stage)))
     if defects:
         first = defects[0]
-        cure = remedy(first.stage, by_tensor.get(first.tensor), stages.precision)
+        cure = remedy(first.stage, by_tensor.get(first.tensor), kind)
         return Cause(first.stage, first.node, first.tensor, first.detail, "", cure)
     target = worst(outputs)
-    if target is None or stages.precision in ("quantized", "bf16"):
-        return _weakest(rows, stages.precision)
+    if target is None or stages.carries_scales or stages.precision == "bf16":
+        return _weakest(rows, kind)
     part = next(part for part in parts if (part.output, part.name) == (target.output, target.part))
     wanted = [outputs_[part.output] for _, outputs_ in samples]
     found = gains(stages.prepared, stages.precise, rows, part, [feeds for feeds, _ in samples], wanted)
     if found and found[0].after - found[0].before >= TELLING:
-        return _proven(found[0], part, stages.precision)
-    return _spread(rows, found, stages.precision)
+        return _proven(found[0], part, kind)
+    return _spread(rows, found, kind)
 
 
-def _proven(gain: Gain, part: OutputPart, precision: str) -> Cause:
+def _proven(gain: Gain, part: OutputPart, kind: str) -> Cause:
     row = gain.row
     name = part.name if part.name == part.output else f"{part.output}/{part.name}"
     proof = f"with this layer in float, {name} would have {gain.after:.1f} dB in place of {gain.before:.1f} dB"
-    return _of_row(row, proof, precision)
+    return _of_row(row, proof, kind)
 
 
-def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain], precision: str) -> Cause | None:
-    weakest = _weakest(rows, precision)
+def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain], kind: str) -> Cause | None:
+    weakest = _weakest(rows, kind)
     if weakest is None or not tried:
         return weakest
     best = tried[0]
@@ -100,13 +101,13 @@ def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain], precision: str) -> 
     )
 
 
-def _weakest(rows: Sequence[LayerRow], precision: str) -> Cause | None:
+def _weakest(rows: Sequence[LayerRow], kind: str) -> Cause | None:
     row = min(rows, key=own_error, default=None)
-    return None if row is None else _of_row(row, "", precision)
+    return None if row is None else _of_row(row, "", kind)
 
 
-def _of_row(row: LayerRow, proof: str, precision: str) -> Cause:
-    cure = remedy(Stage.QUANTIZATION, row, precision)
+def _of_row(row: LayerRow, proof: str, kind: str) -> Cause:
+    cure = remedy(Stage.QUANTIZATION, row, kind)
     return Cause(Stage.QUANTIZATION, row.layer.node, row.layer.tensor, _figure(row), proof, cure)
 
 

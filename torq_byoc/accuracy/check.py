@@ -144,5 +144,5 @@ def _check_metric_names(thresholds: Thresholds, results: Mapping[str, float]) ->
 def _lint(
     stages: Stages, feeds: Sequence[Mapping[str, np.ndarray]], calibration: Mapping[str, np.ndarray] | None
 ) -> tuple[LintFinding, ...]:
-    given = tuple(samples(stages.prepared, calibration)) if calibration and stages.precision != "quantized" else ()
+    given = tuple(samples(stages.prepared, calibration)) if calibration and not stages.carries_scales else ()
     return lint(Subject(stages.prepared, stages.precise, feeds, given))

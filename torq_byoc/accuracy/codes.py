@@ -13,12 +13,14 @@ class Codes:
 
     Attributes:
         name: of the tensor of codes in the quantized model.
+        node: name of the node that makes it from floats.
     """
 
     name: str
     scale: float
     zero_point: int
     dtype: np.dtype
+    node: str = ""
 
     @property
     def limits(self) -> tuple[int, int]:

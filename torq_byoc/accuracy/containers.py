@@ -28,12 +28,12 @@ def options_of_container(compiled: CompiledModel, options: Options, path: Path) 
         AccuracyError: its ranges came from data, and none is given.
     """
     precision = compiled.facts.precision
-    if precision not in ("quantized", "bf16") and options.calibration is None:
+    if precision in ("int8", "int16") and options.calibration is None:
         raise AccuracyError(
             f"an {precision} container is checked with the data that it was calibrated with",
             where=str(path),
             why="it holds integers, and the scales behind them come from that data",
-            remedy="give --calib as it was given to torq compile",
+            remedy="give --calib and --calibration-method as they were given to torq compile",
         )
     machine = next((partition.program.config for partition in compiled.partitions), options.config)
     return replace(

@@ -92,7 +92,7 @@ class LayerCheck:
     """
 
     def __init__(self, stages: Stages) -> None:
-        carries_scales, is_float = stages.precision == "quantized", stages.precision == "bf16"
+        carries_scales, is_float = stages.carries_scales, stages.precision == "bf16"
         # Without quantization a layer that is not to be seen on the NPU would be compared with itself.
         self.layers = tuple(layer for layer in layers_of(stages) if layer.place or not is_float)
         self._float = None if carries_scales else float_reference(stages.prepared)
@@ -202,10 +202,11 @@ class _Tally:
         """Take in one sample."""
         found = values.found.reshape(values.wanted.shape)
         self._compare(self.overall, [part[0] for part in self.parts], values.wanted, found)
-        if values.alone is not None:
+        in_float = self.layer.codes is None and values.integers is not None
+        if values.alone is not None and not in_float:
             self._compare(self.local, [part[1] for part in self.parts], values.wanted, values.alone)
         if values.integers is not None and values.rounded is not None:
-            self._round(values.rounded, values.integers.reshape(values.rounded.shape), values.alone is None)
+            self._round(values.rounded, values.integers.reshape(values.rounded.shape), in_float or values.alone is None)
         if self.census:
             self.census.update(values.before)
 
@@ -217,7 +218,7 @@ class _Tally:
             comparison.update(np.take(wanted, own, axis), np.take(found, own, axis), axis)
 
     def _round(self, rounded: np.ndarray, integers: np.ndarray, is_local: bool) -> None:
-        """Distance of the integers; where the layer was not run on wanted values, this is its local error too."""
+        """Distance of the NPU's result; with ``is_local`` that is the layer's local error."""
         self.on_npu = True
         codes = self.layer.codes
         if codes:

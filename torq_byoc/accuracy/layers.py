@@ -78,8 +78,10 @@ class _Reader:
         for node in self._graph.node:
             if node.op_type not in ("QuantizeLinear", "DequantizeLinear") and node.name in self._prepared:
                 for position, name in enumerate(node.output):
-                    if name in self._floats and name not in self._fused:
-                        yield self._result(node, position)
+                    layer = self._result(node, position) if name in self._floats else None
+                    # Operators of a float island may stand alone on the NPU though codes are all they lead to.
+                    if layer and (name not in self._fused or layer.place):
+                        yield layer
 
     def _result(self, node: onnx.NodeProto, position: int) -> Layer:
         own, name = self._prepared[node.name], node.output[position]
@@ -91,7 +93,8 @@ class _Reader:
             tensor=tensor,
             precise=name,
             codes=codes,
-            place=self._places.find(node.name, shape, codes),
+            # Graphs name the node that a tensor came from, not which of its results it is.
+            place=self._places.find(node.name, shape, codes) if len(own.output) == 1 else None,
             operands=tuple(_operands(own, self._shapes, len(shape))),
             axis=_channel_axis(own, len(shape)),
         )
@@ -110,7 +113,9 @@ def _quantizations(model: onnx.ModelProto) -> dict[str, Codes]:
         zero = np.zeros((), np.uint8)
         if len(node.input) > 2 and node.input[2]:
             zero = numpy_helper.to_array(constants[node.input[2]])
-        found[node.input[0]] = Codes(node.output[0], float(scale.reshape(())), int(zero.reshape(())), zero.dtype)
+        found[node.input[0]] = Codes(
+            node.output[0], float(scale.reshape(())), int(zero.reshape(())), zero.dtype, node.name
+        )
     return found
 
 

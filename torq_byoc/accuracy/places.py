@@ -34,8 +34,10 @@ class Places:
         """The last tensor that an ONNX node was the last one to contribute to and that has its result's form and codes.
 
         None where there is no such tensor: the node runs on the CPU, or its result lives inside another one's operator.
+        Codes of a result in floats are made by an operator of their own.
         """
-        for place in reversed(self._made.get(node, [])):
+        quantizer = self._made.get(codes.node, []) if codes else []
+        for place in reversed([*self._made.get(node, []), *quantizer]):
             info = self._graphs[place.symbol].tensors[place.tensor]
             if info.shape == shape and (_has_codes(info, codes) if codes else info.dtype is DType.BF16):
                 return place

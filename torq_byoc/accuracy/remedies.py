@@ -17,25 +17,28 @@ DEFECT = "report it with the model, the data and the command (add --bisect DIR t
 """For stages in which nothing may be lost."""
 
 
-BY_PRECISION = {
-    "quantized": "quantize the float model anew (torq compile FLOAT.onnx --calib FILE.npz): this one keeps its scales",
+CARRIES_SCALES = "quantized"
+"""In place of a precision: the model came with its scales."""
+
+BY_KIND = {
+    CARRIES_SCALES: "quantize the float model (torq compile FLOAT.onnx --calib FILE.npz): this one keeps its scales",
     "bf16": "use --precision int16 --calib FILE.npz: bf16 keeps 8 bits of a number, int16 keeps 15 of a tensor's range",
 }
 """For models that are not quantized here."""
 
 
-def remedy(stage: Stage, row: LayerRow | None, precision: str) -> str:
+def remedy(stage: Stage, row: LayerRow | None, kind: str) -> str:
     """What to do.
 
     Args:
         stage: in which the error arises.
         row: what is known of the layer.
-        precision: of the model.
+        kind: precision of the model, or ``CARRIES_SCALES``.
     """
     if stage is not Stage.QUANTIZATION or row is None:
         return DEFECT
-    if precision in BY_PRECISION or row.layer.codes is None:
-        return BY_PRECISION.get(precision, BY_PRECISION["bf16"])
+    if kind in BY_KIND or row.layer.codes is None:
+        return BY_KIND.get(kind, BY_KIND["bf16"])
     tensor, use = row.layer.tensor, row.use
     wider = f"give {tensor} 16 bits (--precision mixed chooses such tensors, --precision int16 widens all)"
     if row.parts:

@@ -45,6 +45,13 @@ class Stages:
     compiled: CompiledModel
     options: Options
 
+    @property
+    def carries_scales(self) -> bool:
+        """Whether the model came with its scales and was not quantized here."""
+        codes = ("QuantizeLinear", "DequantizeLinear")
+        mixed = self.precision == "mixed" and any(node.op_type in codes for node in self.prepared.graph.node)
+        return mixed or self.precision == "quantized"
+
 
 def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: CompiledModel | None = None) -> Stages:
     """Take a model through all stages.
