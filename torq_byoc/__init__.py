@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from torq_byoc.compiled_model import CompiledModel, load
     from torq_byoc.compiler import compile, partition_for_torq
     from torq_byoc.npu_model.config import NpuConfig
+    from torq_byoc.quantize.planning.target import PrecisionTarget
+    from torq_byoc.quantize.precision_plan import PrecisionPlan
 
 __version__ = "0.1.0"
 
@@ -51,6 +53,8 @@ __all__ = [
     "LramOverflowError",
     "ModelFileError",
     "NpuConfig",
+    "PrecisionPlan",
+    "PrecisionTarget",
     "ProgramFormatError",
     "QuantizationError",
     "ScheduleError",
@@ -66,6 +70,8 @@ __all__ = [
 
 _LAZY = {
     "NpuConfig": "torq_byoc.npu_model.config",
+    "PrecisionPlan": "torq_byoc.quantize.precision_plan",
+    "PrecisionTarget": "torq_byoc.quantize.planning.target",
     "CompiledModel": "torq_byoc.compiled_model",
     "load": "torq_byoc.compiled_model",
     "check_model": "torq_byoc.accuracy.api",

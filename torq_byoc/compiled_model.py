@@ -24,6 +24,7 @@ from torq_byoc.schedules.record import DecisionRecord
 
 if TYPE_CHECKING:
     from torq_byoc.host_module import HostExecutable
+    from torq_byoc.quantize.planning.planner import Planned
 
 FORMAT = 1
 
@@ -142,6 +143,7 @@ class CompiledModel:
         timings: seconds a stage of this compilation took; empty for a loaded model.
         pass_seconds: the torq_hl passes' shares of the "generate" stage; empty for a loaded model.
         calibration: what this compilation's calibration found; None without one and for a loaded model.
+        planned: the precision plan of a float model compiled in mixed precision; None for a loaded model.
     """
 
     facts: ModelFacts
@@ -150,6 +152,7 @@ class CompiledModel:
     timings: Mapping[str, float] = field(default_factory=dict)
     pass_seconds: Mapping[str, float] = field(default_factory=dict)
     calibration: CalibrationSummary | None = None
+    planned: Planned | None = None
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One inference, NPU parts on the simulator.

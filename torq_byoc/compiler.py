@@ -27,6 +27,8 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
 from torq_byoc.quantize.choose_ranges import AUTO
 from torq_byoc.quantize.data import load_calibration
+from torq_byoc.quantize.planning.target import PrecisionTarget
+from torq_byoc.quantize.precision_plan import PrecisionPlan
 from torq_byoc.relay_patterns import lower_partitions, partition
 from torq_byoc.relay_patterns.registry import Precision
 from torq_byoc.schedules.record import DecisionRecord
@@ -46,13 +48,16 @@ def compile(  # noqa: A001 - the public name of the API
     disable_rewrites: Collection[str] = (),
     records: str | Path | RecordDatabase | None = None,
     profile: str = "reference",
+    plan: PrecisionPlan | str | Path | None = None,
+    target: PrecisionTarget | None = None,
 ) -> CompiledModel:
     """Compile an ONNX model for the NPU.
 
     Args:
         model: path of the model, or the model itself.
         precision: "auto" keeps the scales of a quantized model; a float model becomes int8 when there is
-            calibration data, else bf16.
+            calibration data, else bf16.  "mixed" plans the numbers of a float model, and runs what is float in a
+            quantized one in bf16.
         calibration: npz file, folder of npz files, or arrays by input name whose first axis counts samples.
         calibration_method: "auto" chooses the best for each tensor; else a name of
             ``quantize.observers.CALIBRATORS``.
@@ -64,6 +69,8 @@ def compile(  # noqa: A001 - the public name of the API
         disable_rewrites: rewrites of the quantizer to leave out.
         records: tuning records, or the file that `torq tune` wrote: they decide the graphs that they know.
         profile: "reference", "shared" or "pessimistic": the timing profile whose tuning records count.
+        plan: precision plan, or the file that holds it, for mixed precision.
+        target: what the outputs have to reach in mixed precision; without a plan, ``PrecisionTarget.usual()``.
 
     Raises:
         TorqError: one of its subclasses for anything wrong with the input.
@@ -81,6 +88,8 @@ def compile(  # noqa: A001 - the public name of the API
         disabled_rewrites=tuple(disable_rewrites),
         records=RecordDatabase.read(Path(records)) if isinstance(records, str | Path) else records,
         profile=profile,
+        plan=PrecisionPlan.read(Path(plan)) if isinstance(plan, str | Path) else plan,
+        target=target,
     )
     if isinstance(model, onnx.ModelProto):
         return compile_model(model, options, name=model.graph.name or "model")
@@ -113,7 +122,8 @@ def compile_model(model: onnx.ModelProto, options: Options, *, name: str) -> Com
     with clock.stage("host"):
         facts = model_facts(name, placement, partitions, options.config)
         host = b"" if facts.direct else _host_bytes(module, partitions)
-    return CompiledModel(facts, partitions, host, clock.seconds, clock.passes, placement.calibration)
+    seconds, passes = clock.seconds, clock.passes
+    return CompiledModel(facts, partitions, host, seconds, passes, placement.calibration, placement.planned)
 
 
 def _host_bytes(module: tvm.IRModule, partitions: Sequence[Partition]) -> bytes:

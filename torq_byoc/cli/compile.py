@@ -17,12 +17,15 @@ from torq_byoc.cli.options import (
     progress,
     refuse_unused,
 )
-from torq_byoc.cli.request import compile_request, files_read
+from torq_byoc.cli.precision import missed_target, plan_facts
+from torq_byoc.cli.request import compile_request, files_read, refuse_given
 from torq_byoc.cli.targets import check_targets
+from torq_byoc.errors import QuantizationError
 from torq_byoc.files import new_folder, write_together
 
 if TYPE_CHECKING:
     from torq_byoc.compiled_model import CompiledModel
+    from torq_byoc.quantize.precision_plan import PrecisionPlan
     from torq_byoc.report.measure import Measurement
     from torq_byoc.report.story import Level
 
@@ -34,6 +37,12 @@ if TYPE_CHECKING:
 @click.option("--dump-ir", "dump", type=PATH, help="Write every level of IR to this folder; replaces an earlier dump.")
 @click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
 @click.option("--save-schedule", "decisions", type=PATH, help="Write all decisions, for --schedule.")
+@click.option(
+    "--save-precision-plan",
+    "planned",
+    type=PATH,
+    help="Write the plan of --precision mixed, for --precision-plan.",
+)
 @click.option(
     "--explain-layer", "layer", type=NAME, metavar="NAME", help="Tell the story of one layer through all levels."
 )
@@ -55,6 +64,7 @@ def command(
     dump: Path | None,
     explain: bool,
     decisions: Path | None,
+    planned: Path | None,
     layer: str | None,
     report: Path | None,
     earlier: Path | None,
@@ -70,9 +80,12 @@ def command(
 
     if not report:
         refuse_unused(["earlier"], "it is about --report")
+    if request["precision"] != "mixed":
+        refuse_given({"--save-precision-plan": planned})
     output = output or Path(f"{model.stem}.torq")
     read = {"MODEL": model, **files_read(**request), "--compare": earlier}
-    check_targets({"-o": output, "--report": report, "--save-schedule": decisions}, read, {"--dump-ir": dump})
+    written = {"-o": output, "--report": report, "--save-schedule": decisions, "--save-precision-plan": planned}
+    check_targets(written, read, {"--dump-ir": dump})
     before = _measured(earlier, profile) if earlier else None
     with progress(None, f"compiling {model.name}") as step:
         levels: list[Level] = []
@@ -86,6 +99,8 @@ def command(
         files[report] = _page(measurement, before, earlier).encode()
     if decisions:
         files[decisions] = compiled.decisions().dumps().encode()
+    if planned:
+        files[planned] = _plan(compiled).dumps().encode()
     _write(files, dump, levels, compiled)
     if not as_json:
         print_summary(summary)
@@ -93,10 +108,22 @@ def command(
             print_explanation(summary, compiled)
         for line in story:
             click.echo(line)
-        for written in filter(None, (output, report, decisions, dump)):
-            click.echo(f"wrote {written}")
+        for path in filter(None, (output, report, decisions, planned, dump)):
+            click.echo(f"wrote {path}")
     told = {"story": story} if layer else {}
-    return Outcome({**summary, **told, "output": str(output), "report": str(report) if report else None})
+    facts = {**summary, **told, "output": str(output), "report": str(report) if report else None}
+    return Outcome({**facts, "plan": plan_facts(compiled.planned)}, int(missed_target(compiled.planned)))
+
+
+def _plan(compiled: CompiledModel) -> PrecisionPlan:
+    if compiled.planned is None:
+        raise QuantizationError(
+            "there is no precision plan to write",
+            where="--save-precision-plan",
+            why="the model is quantized and keeps its own types",
+            remedy="start from the float model, or leave the option out",
+        )
+    return compiled.planned.plan
 
 
 def _story(model: Path, compiled: CompiledModel, levels: list[Level], layer: str) -> list[str]:

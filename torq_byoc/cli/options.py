@@ -143,6 +143,17 @@ def profile_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Everything that decides how a model is compiled."""
     for option in (
+        click.option(
+            "--target-cos",
+            "cosine",
+            type=float,
+            metavar="COSINE",
+            help="Output cosine that mixed precision must reach.",
+        ),
+        click.option(
+            "--target-sqnr", "sqnr", type=float, metavar="DB", help="Output SQNR that mixed precision must reach."
+        ),
+        click.option("--precision-plan", "plan", type=PATH, help="Mixed precision as this file says."),
         click.option("--records", type=PATH, help="Tuning records of `torq tune` to reuse."),
         click.option(
             "--schedule", "record", type=PATH, help="Decisions fixed by hand, as --save-schedule writes them."
@@ -184,7 +195,8 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 type=Name("precision", PRECISIONS),
                 default="auto",
                 show_default=True,
-                help="auto keeps a quantized model's scales; a float model becomes int8 with --calib, else bf16.",
+                help="auto keeps a quantized model's scales; a float model becomes int8 with --calib, else bf16;"
+                " mixed plans int8, int16 and bf16 for a target.",
             ),
             click.option("--calib", type=PATH, help="Calibration npz, or a folder of them."),
             calibration_method_option,

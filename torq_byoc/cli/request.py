@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torq_byoc.cli.options import parse_shapes
 from torq_byoc.compiled_model import CompiledModel
-from torq_byoc.errors import ModelFileError, ScheduleError, TorqError
+from torq_byoc.errors import CommandLineError, ModelFileError, ScheduleError, TorqError
 from torq_byoc.files import Expected, open_ordinary, read_text
 from torq_byoc.npu_model.container import CONTAINER_FILE, MAGIC
 
@@ -70,6 +70,9 @@ def options_of(
     hw: str = "sl2610",
     record: Path | None = None,
     records: Path | None = None,
+    plan: Path | None = None,
+    sqnr: float | None = None,
+    cosine: float | None = None,
     effort: int = 1,
     disabled: tuple[str, ...] = (),
     disabled_rewrites: tuple[str, ...] = (),
@@ -86,7 +89,11 @@ def options_of(
     from torq_byoc.compilation.tuning_records import RecordDatabase
     from torq_byoc.npu_model.presets import load_config
     from torq_byoc.quantize import load_calibration
+    from torq_byoc.quantize.planning.target import PrecisionTarget
+    from torq_byoc.quantize.precision_plan import PrecisionPlan
 
+    if precision != "mixed":
+        refuse_given({"--precision-plan": plan, "--target-sqnr": sqnr, "--target-cos": cosine})
     return Options(
         config=load_config(hw),
         precision=precision,
@@ -99,13 +106,37 @@ def options_of(
         disabled_rewrites=disabled_rewrites,
         profile=profile,
         records=RecordDatabase.read(records) if records else None,
+        plan=PrecisionPlan.read(plan) if plan else None,
+        target=PrecisionTarget(sqnr, cosine) if (sqnr, cosine) != (None, None) else None,
         observe=watch,
         progress=step,
     )
 
 
+def refuse_given(options: Mapping[str, object]) -> None:
+    """Refuse options of mixed precision with another one.
+
+    Raises:
+        CommandLineError: some of them are given.
+    """
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise CommandLineError(
+            f"options without effect: {', '.join(given)}",
+            where=given[0],
+            why="they are about mixed precision",
+            remedy="add --precision mixed, or leave them out",
+        )
+
+
 def files_read(
-    *, calib: Path | None, hw: str, record: Path | None = None, records: Path | None = None, **_: Any
+    *,
+    calib: Path | None,
+    hw: str,
+    record: Path | None = None,
+    records: Path | None = None,
+    plan: Path | None = None,
+    **_: Any,
 ) -> dict[str, Path | None]:
     """The paths among those options that are read, by option."""
     from torq_byoc.npu_model.presets import preset_names
@@ -114,6 +145,7 @@ def files_read(
         "--calib": calib,
         "--schedule": record,
         "--records": records,
+        "--precision-plan": plan,
         "--hw": None if hw in preset_names() else Path(hw),
     }
 

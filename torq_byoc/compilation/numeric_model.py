@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import onnx
 
 from torq_byoc.compilation.clock import StageClock
-from torq_byoc.compilation.options import Options, resolve_precision
+from torq_byoc.compilation.mixed import missed, mixed_model, remarks
+from torq_byoc.compilation.options import Options, is_quantized, resolve_precision
 from torq_byoc.frontend import prepare, prepare_with_notes
 from torq_byoc.frontend.float_weights import float_weights
 from torq_byoc.quantize.automatic import check_rewrite_names, quantize
 from torq_byoc.quantize.data import doubts
+from torq_byoc.quantize.planning.planner import Planned
 from torq_byoc.quantize.quantized import CalibrationSummary
 
 
@@ -22,10 +24,11 @@ class NumericModel:
     Attributes:
         prepared: what is quantized: static, folded, every node named, rewritten where that helps.
         model: the same; with QuantizeLinear and DequantizeLinear nodes where it is quantized.
-        precision: "quantized" (it came that way), "int8", "int16" or "bf16".
+        precision: "quantized" (it came that way), "int8", "int16", "bf16" or "mixed".
         notes: what was assumed on the way, as sentences.
         warnings: what makes the results doubtful, as sentences.
         calibration: the calibration of a float model that became integers.
+        planned: the plan of a float model in mixed precision.
     """
 
     prepared: onnx.ModelProto
@@ -34,6 +37,7 @@ class NumericModel:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     calibration: CalibrationSummary | None = None
+    planned: Planned | None = None
 
 
 def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -> NumericModel:
@@ -42,7 +46,7 @@ def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -
     Args:
         model: as ``frontend.load_model`` returns it.
         options: precision, calibration and its method, shapes.
-        clock: takes the stages "import" and "quantize".
+        clock: takes the stages "import", "plan" and "quantize".
 
     Raises:
         TorqError: anything wrong with the model or the request.
@@ -64,6 +68,11 @@ def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -
             warnings = (*doubts(prepared, options.calibration or {}), *quantized.table.doubts())
         notes = (*preparation.notes, *quantized.remarks())
         return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary)
+    if precision == "mixed" and options.calibration is not None and not is_quantized(prepared):
+        quantized, planned = mixed_model(prepared, options, clock)
+        warnings = (*doubts(prepared, options.calibration), *quantized.table.doubts(), *missed(planned))
+        notes = (*preparation.notes, *quantized.table.remarks(), *remarks(planned))
+        return NumericModel(prepared, quantized.model, precision, notes, warnings, quantized.summary, planned)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):
             prepared = prepare(plain)  # batch norms can be folded into weights now

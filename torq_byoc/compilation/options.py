@@ -13,6 +13,8 @@ from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.errors import QuantizationError, choose_from
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize.choose_ranges import AUTO
+from torq_byoc.quantize.planning.target import PrecisionTarget
+from torq_byoc.quantize.precision_plan import PrecisionPlan
 from torq_byoc.relay_patterns.registry import Precision
 from torq_byoc.schedules.record import DecisionRecord
 
@@ -30,7 +32,8 @@ class Options:
     """Everything that a compilation depends on beside the model.
 
     ``disabled_rewrites`` are names of rewrites that quantization leaves out (``quantize.automatic.NAMES``).
-    ``profile`` is the timing profile whose tuning records count; without ``records`` it has no effect.
+    ``profile`` is the timing profile whose tuning records count; without ``records`` it has no effect.  ``plan`` and
+    ``target`` are for mixed precision: what every tensor gets, or what the outputs have to reach.
     """
 
     config: NpuConfig = field(default_factory=NpuConfig)
@@ -44,6 +47,8 @@ class Options:
     disabled_rewrites: Collection[str] = ()
     records: RecordDatabase | None = None
     profile: str = "reference"
+    plan: PrecisionPlan | None = None
+    target: PrecisionTarget | None = None
     observe: Observer | None = None
     progress: Callable[[str], None] | None = None
 
@@ -66,8 +71,7 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
             quantized model.
     """
     wanted = options.precision
-    marks = _QUANTIZED | {"DequantizeLinear"} if wanted == "mixed" else _QUANTIZED
-    quantized = any(node.op_type in marks for node in model.graph.node)
+    quantized = is_quantized(model)
     if wanted not in PRECISIONS:
         raise QuantizationError(
             f"there is no precision {wanted!r}", where="--precision", remedy=choose_from(wanted, PRECISIONS)
@@ -80,9 +84,18 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
                 why="its operators on integers fix the types",
                 remedy="use --precision auto, or start from the float model",
             )
+        if wanted == "mixed" and (options.plan or options.target):
+            raise QuantizationError(
+                "a quantized model takes no precision plan and no target",
+                where=model.graph.name,
+                why="its operators on integers fix the types; mixed precision only runs its float operators in bf16",
+                remedy="start from the float model, or leave them out",
+            )
         return "mixed" if wanted == "mixed" else "quantized"
     if wanted == "auto":
         return "int8" if options.calibration is not None else "bf16"
+    if wanted == "mixed" and options.calibration is None and _reads_codes(model):
+        return wanted
     if wanted != "bf16" and options.calibration is None:
         raise QuantizationError(
             f"{wanted} needs calibration data",
@@ -93,11 +106,20 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
     return wanted
 
 
+def is_quantized(model: onnx.ModelProto) -> bool:
+    """Whether operators of a prepared model fix the integers that are computed with."""
+    return any(node.op_type in _QUANTIZED for node in model.graph.node)
+
+
+def _reads_codes(model: onnx.ModelProto) -> bool:
+    """Whether a model without quantized results dequantizes something: inputs or weights."""
+    return any(node.op_type == "DequantizeLinear" for node in model.graph.node)
+
+
 def arithmetic_of(precision: str) -> Precision:
     """The pattern tables for a resolved precision: all integer types share one."""
-    if precision in ("bf16", "mixed"):
-        return precision
-    return "quantized"
+    tables: dict[str, Precision] = {"bf16": "bf16", "mixed": "mixed"}
+    return tables.get(precision, "quantized")
 
 
 def _overruled_decisions(options: Options) -> list[str]:
@@ -125,6 +147,10 @@ def unused_requests(precision: str, options: Options) -> tuple[str, ...]:
         unused.append("bf16 needs no activation ranges: the calibration data is not used")
     if options.calibration_method != AUTO and (precision in ("bf16", "quantized") or options.calibration is None):
         unused.append(f"nothing is calibrated: the method {options.calibration_method} has no effect")
+    if precision != "mixed":
+        given = {"precision plan": options.plan, "target": options.target}
+        names = [name for name, value in given.items() if value is not None]
+        unused += [f"the {name} has no effect: it is for mixed precision" for name in names]
     if precision != "quantized":
         return tuple(unused)
     if options.precision in ("int8", "int16"):

@@ -13,6 +13,7 @@ from torq_byoc.compilation.options import Options, arithmetic_of, unused_request
 from torq_byoc.errors import ScheduleError, choose_from
 from torq_byoc.frontend import to_relax
 from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.quantize.planning.planner import Planned
 from torq_byoc.quantize.quantized import CalibrationSummary
 from torq_byoc.relay_patterns import PartitionedModule, partition
 from torq_byoc.schedules.record import DecisionRecord
@@ -25,11 +26,12 @@ class Placement:
     Attributes:
         prepared: what is quantized: static, folded, every node named.
         model: the same, quantized where the precision asks for it.
-        precision: "quantized", "int8", "int16" or "bf16".
+        precision: "quantized", "int8", "int16", "bf16" or "mixed".
         parted: the Relax module with its partitions.
         notes: what was assumed on the way, as sentences.
         warnings: what makes the results doubtful, as sentences.
         calibration: the calibration of a float model that became integers.
+        planned: the plan of a float model in mixed precision.
     """
 
     prepared: onnx.ModelProto
@@ -39,6 +41,7 @@ class Placement:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     calibration: CalibrationSummary | None = None
+    planned: Planned | None = None
 
 
 def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placement:
@@ -47,7 +50,7 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
     Args:
         model: as ``frontend.load_model`` returns it.
         options: precision, calibration, shapes, machine.
-        clock: takes the stages "import", "quantize" and "partition".
+        clock: takes the stages "import", "plan", "quantize" and "partition".
 
     Raises:
         TorqError: anything wrong with the model or the request; operators that nothing can run are listed
@@ -58,7 +61,14 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
         parted = partition(to_relax(numeric.model), arithmetic_of(numeric.precision), options.config)
     notes = (*numeric.notes, *unused_requests(numeric.precision, options))
     return Placement(
-        numeric.prepared, numeric.model, numeric.precision, parted, notes, numeric.warnings, numeric.calibration
+        numeric.prepared,
+        numeric.model,
+        numeric.precision,
+        parted,
+        notes,
+        numeric.warnings,
+        numeric.calibration,
+        numeric.planned,
     )
 
 

@@ -38,11 +38,17 @@ def share_concat_scales(
         if node.op_type != "Concat" or node.output[0] not in shared:
             continue
         clamp = sole_reader(node.output[0])
-        if clamp is not None and clamp.op_type in rules.CLAMPS and clamp.output[0] in shared:
+        clamped = clamp is not None and clamp.op_type in rules.CLAMPS and clamp.output[0] in shared
+        if clamp is not None and clamped and _alike(shared, clamp.output[0], node.output[0]):
             shared[node.output[0]] = shared[clamp.output[0]]
         for name in node.input:
             maker = producer(name)
             free = maker is not None and maker.op_type not in rules.SAME_SCALE and maker.op_type not in rules.BOUNDED
-            if free and name in shared and sole_reader(name) is node:
+            if free and name in shared and sole_reader(name) is node and _alike(shared, name, node.output[0]):
                 shared[name] = shared[node.output[0]]
     return shared
+
+
+def _alike(found: Mapping[str, TensorQuantization], name: str, other: str) -> bool:
+    """Whether the codes of two tensors have one type; codes of 16 bits are there because 8 do not suffice."""
+    return found[name].dtype == found[other].dtype

@@ -57,20 +57,17 @@ class _Grouping(relax.PyExprMutator):
         grouped = {binding.var for binding in bindings if self._is_group(binding.value)}
         readers: defaultdict[relax.Var, list[relax.Expr]] = defaultdict(list)
         for binding in bindings:
-            for argument in getattr(binding.value, "args", None) or getattr(binding.value, "fields", ()):
+            value = binding.value
+            for argument in value.args if isinstance(value, Call) else getattr(value, "fields", ()):
                 if isinstance(argument, relax.Var):
-                    readers[argument].append(binding.value)
+                    readers[argument].append(value)
         self.borders = set()
         for binding in bindings:
-            name, var = op_name(binding.value), binding.var
-            if name == "relax.quantize" and binding.value.args[0] in grouped:
-                self.borders.add(binding.value)
-            if (
-                name == "relax.dequantize"
-                and isinstance(var, relax.DataflowVar)
-                and all(map(self._is_group, readers[var]))
-            ):
-                self.borders.add(binding.value)
+            name, var, value = op_name(binding.value), binding.var, binding.value
+            enters = name == "relax.quantize" and value.args[0] in grouped
+            leaves = name == "relax.dequantize" and isinstance(var, relax.DataflowVar)
+            if enters or (leaves and all(map(self._is_group, readers[var]))):
+                self.borders.add(value)
 
     def _is_group(self, value: relax.Expr) -> bool:
         return (

@@ -25,7 +25,7 @@ in bf16.  `torq ops --markdown` prints this page; `torq ops MODEL.onnx` answers 
 * **refused**: there is no conversion; such operators of a model are listed all at once.
 
 Shapes must be static, at most 8 axes.  A float operator between quantized ones runs on the NPU only when its result is
-quantized too.
+quantized too, or in bf16 with `--precision mixed`.
 """
 
 

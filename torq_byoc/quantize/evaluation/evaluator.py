@@ -34,6 +34,11 @@ class Evaluator:
     def __init__(self, model: onnx.ModelProto, operators: Sequence[type[OpRun]] = ()) -> None:
         self._run = ReferenceEvaluator(model, new_ops=[*_OPERATORS, *operators])
 
+    @property
+    def nodes(self) -> Sequence[OpRun]:
+        """The operators in the order in which they run."""
+        return self._run.rt_nodes_
+
     def tensors(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
         """Every tensor of one run by name: inputs, results between, outputs."""
         with warnings.catch_warnings(), np.errstate(all="ignore"), single_threaded():

@@ -1,0 +1,87 @@
+"""--precision mixed on the command line: targets, plan files, exit codes, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.cli.tools import torq
+from tests.quantize.planning.models import residual_mismatch
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mixed")
+    model, data = residual_mismatch()
+    onnx.save(model, folder / "m.onnx")
+    np.savez(folder / "calib.npz", **data)
+    return folder
+
+
+def compile_mixed(capsys, files, out, *arguments):
+    request = ("compile", files / "m.onnx", "--calib", files / "calib.npz", "--precision", "mixed", "-o", out)
+    return torq(capsys, *request, *arguments)
+
+
+def test_the_plan_of_a_target_can_be_edited_and_fed_back(capsys, files, tmp_path):
+    plan = tmp_path / "plan.json"
+    first = compile_mixed(
+        capsys, files, tmp_path / "a.torq", "--target-sqnr", 38, "--save-precision-plan", plan, "--json"
+    )
+    assert first.code == 0 and first.json["precision"] == "mixed"
+    facts = first.json["plan"]
+    assert facts["met"] and facts["reached"]["sqnr"] >= 38 > facts["int8"]["sqnr"]
+    assert facts["target"] == {"sqnr": 38.0, "cosine": None, "metric": None}
+    stored = json.loads(plan.read_text())
+    assert sorted(stored["tensors"]) == sorted(facts["int16_tensors"] + facts["other_ranges"])
+    same = compile_mixed(capsys, files, tmp_path / "b.torq", "--precision-plan", plan)
+    assert same.code == 0 and (tmp_path / "a.torq").read_bytes() == (tmp_path / "b.torq").read_bytes()
+    stored["tensors"] = {}
+    plan.write_text(json.dumps(stored))
+    plain = compile_mixed(capsys, files, tmp_path / "c.torq", "--precision-plan", plan, "--json").json["plan"]
+    assert plain["int16_tensors"] == [] and plain["reached"] == plain["int8"]
+
+
+def test_a_missed_target_exits_with_1_and_writes_the_best_container(capsys, files, tmp_path):
+    result = compile_mixed(capsys, files, tmp_path / "o.torq", "--target-sqnr", 150, "--json")
+    assert result.code == 1 and not result.json["plan"]["met"] and (tmp_path / "o.torq").exists()
+    assert any("the target is missed" in warning for warning in result.json["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--precision-plan", "{plan}"), "names tensors that the model does not quantize: xx"),
+        (("--precision-plan", "{missing}"), "the precision plan cannot be read"),
+        (("--target-cos", "1.2"), "no quantized model reaches a cosine of 1.2"),
+        (("--target-sqnr", "nan"), "no quantized model reaches a SQNR of nan"),
+    ],
+)
+def test_what_is_wrong_with_a_request(capsys, files, tmp_path, arguments, what):
+    (tmp_path / "plan.json").write_text('{"version": 1, "tensors": {"xx": {"dtype": "int16"}}}')
+    paths = {"plan": str(tmp_path / "plan.json"), "missing": str(tmp_path / "none.json")}
+    result = compile_mixed(capsys, files, tmp_path / "o.torq", *(text.format(**paths) for text in arguments))
+    assert result.code == 2 and what in result.err and not (tmp_path / "o.torq").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--target-sqnr", "40"),
+        ("--target-cos", "0.99"),
+        ("--precision-plan", "p.json"),
+        ("--save-precision-plan", "p.json"),
+    ],
+)
+def test_options_of_mixed_precision_need_it(capsys, files, tmp_path, arguments):
+    request = ("compile", files / "m.onnx", "--calib", files / "calib.npz", "-o", tmp_path / "o.torq")
+    result = torq(capsys, *request, *arguments, "--json")
+    assert result.code == 2 and arguments[0] in result.json["what"] and "--precision mixed" in result.json["try"]
+
+
+def test_a_float_model_needs_data(capsys, files, tmp_path):
+    result = torq(capsys, "compile", files / "m.onnx", "--precision", "mixed", "-o", tmp_path / "o.torq", "--json")
+    assert result.code == 2 and result.json["what"] == "mixed needs calibration data"

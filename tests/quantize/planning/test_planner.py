@@ -1,0 +1,121 @@
+"""From a target to a plan, with prices made up: 16 bits in a tensor cost what its readers cost more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from tests.quantize.planning.models import heavy_tail, joined, residual_mismatch
+from torq_byoc.errors import QuantizationError
+from torq_byoc.quantize import quantize_model
+from torq_byoc.quantize.data import samples
+from torq_byoc.quantize.judge import Judge
+from torq_byoc.quantize.planning.planner import judged_plan, plan_precision
+from torq_byoc.quantize.planning.price import Cost
+from torq_byoc.quantize.planning.target import PrecisionTarget, Reached
+from torq_byoc.quantize.precision_plan import PrecisionPlan, TensorPrecision
+
+
+def price(model: onnx.ModelProto) -> Mapping[str, Cost]:
+    """100 cycles an operator on codes of 8 bits, 200 on 16, 300 on floats; none for what shares a requantization."""
+    codes = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.input)}
+    dequantized = {
+        node.output[0]: codes.get(node.input[0]) for node in model.graph.node if node.op_type == "DequantizeLinear"
+    }
+    cycles = {TensorProto.INT8: 100.0, TensorProto.INT16: 200.0}
+
+    def cycles_of(node: onnx.NodeProto) -> float:
+        is_float = node.op_type == "Conv" and node.input[1] not in dequantized
+        return 300.0 if is_float else cycles.get(dequantized.get(node.input[0]), 0.0)
+
+    return {node.name: Cost(cycles_of(node), 10.0) for node in model.graph.node if not node.op_type.endswith("Linear")}
+
+
+def wide(plan: PrecisionPlan) -> set[str]:
+    return {name for name, entry in plan.tensors.items() if entry.dtype == "int16"}
+
+
+def test_residual_mismatch_is_cured_by_few_wide_tensors():
+    model, data = residual_mismatch()
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=40.0))
+    assert planned.met and planned.reached.sqnr >= 40.0 > planned.int8.sqnr + 5
+    assert wide(planned.plan) <= {"x", "d", "y"} and not planned.plan.nodes
+    judge = Judge(model, samples(model, data))
+    assert judge.of(quantize_model(model, data, plan=planned.plan)).sqnr == pytest.approx(planned.reached.sqnr, abs=0.5)
+    assert planned.cost.cycles > planned.int8_cost.cycles == 400.0
+
+
+def test_one_wide_tensor_cures_a_heavy_tail():
+    model, data = heavy_tail()
+    judge = Judge(model, samples(model, data))
+    minmax = judge.of(quantize_model(model, data, method="minmax")).sqnr
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=minmax + 8))
+    assert planned.met and len(wide(planned.plan)) <= 1
+    assert judge.of(quantize_model(model, data, plan=planned.plan)).sqnr >= minmax + 8
+
+
+def test_nothing_is_done_where_8_bits_suffice():
+    model, data = joined()
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=20.0))
+    assert planned.plan == PrecisionPlan() and planned.met and planned.cost == planned.int8_cost
+
+
+def test_a_target_out_of_reach_gives_the_best_plan_found():
+    model, data = residual_mismatch()
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=90.0))
+    assert not planned.met and planned.reached.sqnr > planned.int8.sqnr + 15
+
+
+def test_plans_are_the_same_every_time():
+    model, data = residual_mismatch()
+    first, second = (plan_precision(model, data, price, PrecisionTarget(cosine=0.9999)) for _ in range(2))
+    assert first.plan.dumps() == second.plan.dumps() and first.met and first.reached.cosine >= 0.9999
+
+
+def test_a_metric_of_the_user_decides():
+    model, data = residual_mismatch()
+    seen = []
+
+    def largest_error(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> float:
+        seen.append((wanted["y"].shape, found["y"].shape))
+        return -float(np.abs(wanted["y"] - found["y"]).max() / np.abs(wanted["y"]).max())
+
+    planned = plan_precision(model, data, price, PrecisionTarget(metric=largest_error, least=-0.01))
+    assert planned.met and planned.reached.metric >= -0.01 > planned.int8.metric
+    assert set(seen) == {((4, 16, 16, 16),) * 2}
+
+
+def test_a_metric_that_is_no_number_is_refused():
+    model, data = joined()
+    with pytest.raises(QuantizationError, match="no finite number"):
+        plan_precision(model, data, price, PrecisionTarget(metric=lambda a, b: float("nan"), least=0.0))
+
+
+def test_a_given_plan_is_judged():
+    model, data = residual_mismatch()
+    plan = PrecisionPlan(tensors={"d": TensorPrecision(dtype="int16")})
+    assert judged_plan(model, data, plan, price).met
+    planned = judged_plan(model, data, plan, price, PrecisionTarget(sqnr=60.0))
+    assert not planned.met and planned.plan == plan and planned.reached.sqnr > planned.int8.sqnr
+
+
+@pytest.mark.parametrize("numbers", [{"sqnr": -3.0}, {"sqnr": 500.0}, {"cosine": 1.0}, {"sqnr": float("nan")}])
+def test_targets_that_nothing_reaches(numbers):
+    with pytest.raises(QuantizationError, match="no quantized model reaches"):
+        PrecisionTarget(**numbers)
+
+
+def test_a_metric_needs_its_least_value():
+    with pytest.raises(QuantizationError, match="go together"):
+        PrecisionTarget(least=0.5)
+
+
+def test_all_numbers_of_a_target_count():
+    target = PrecisionTarget(sqnr=30.0, cosine=0.999)
+    assert target.met(Reached(31.0, 0.9995)) and not target.met(Reached(31.0, 0.99))
+    assert target.noise == pytest.approx(10**-3)
+    assert PrecisionTarget(cosine=0.9999).noise == pytest.approx(2e-4)

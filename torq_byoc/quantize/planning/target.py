@@ -1,0 +1,110 @@
+"""What a mixed model has to reach, and what it is found to reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from torq_byoc.errors import QuantizationError
+from torq_byoc.quantize.evaluation.evaluator import Arrays
+from torq_byoc.quantize.evaluation.float64 import Float64Evaluator
+from torq_byoc.quantize.judge import Judge
+
+Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
+"""Takes the outputs of the float model and of the quantized one by name, samples along the first axis, and returns how
+good they are; more is better."""
+
+USUAL_SQNR = 40.0
+"""Decibels that are asked for where nothing is: one part in a hundred of the outputs' amplitude."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How good a quantized model is: the worst output part's SQNR in dB and cosine, and the user's metric."""
+
+    sqnr: float
+    cosine: float
+    metric: float | None = None
+
+
+@dataclass(frozen=True)
+class PrecisionTarget:
+    """What to reach; every number that is given counts.
+
+    Attributes:
+        sqnr: of the worst output part, in dB.
+        cosine: of the worst output part.
+        metric: a quality that only the user can measure.
+        least: of the metric.
+    """
+
+    sqnr: float | None = None
+    cosine: float | None = None
+    metric: Metric | None = None
+    least: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.metric is None) != (self.least is None):
+            raise QuantizationError(
+                "a metric and the least value of it go together", where="target", remedy="give both or neither"
+            )
+        for name, value, low, high in (("SQNR", self.sqnr, 0.0, 200.0), ("cosine", self.cosine, 0.0, 1.0)):
+            if value is not None and not low < value < high:
+                raise QuantizationError(
+                    f"no quantized model reaches a {name} of {value:g}",
+                    where="target",
+                    why=f"it lies between {low:g} and {high:g}",
+                    remedy="give a number in between",
+                )
+
+    @classmethod
+    def usual(cls) -> PrecisionTarget:
+        """Where nothing is asked for."""
+        return cls(sqnr=USUAL_SQNR)
+
+    @property
+    def noise(self) -> float:
+        """Error over signal, as an energy, that the target allows; 0 where a metric decides.
+
+        A small error at a right angle to the signal turns it by the root of noise over signal.
+        """
+        if self.metric is not None:
+            return 0.0
+        by_sqnr = math.inf if self.sqnr is None else 10.0 ** (-self.sqnr / 10)
+        by_cosine = math.inf if self.cosine is None else 2.0 * (1.0 - self.cosine)
+        return min(by_sqnr, by_cosine)
+
+    def met(self, reached: Reached) -> bool:
+        """Whether everything asked for is there."""
+        wanted = ((self.sqnr, reached.sqnr), (self.cosine, reached.cosine), (self.least, reached.metric))
+        return all(least is None or (found is not None and found >= least) for least, found in wanted)
+
+    def order(self, reached: Reached) -> tuple[float, float]:
+        """What one of two plans has more of when neither meets the target."""
+        return (reached.sqnr, 0.0) if reached.metric is None else (reached.metric, reached.sqnr)
+
+    def of(self, judge: Judge, quantized: onnx.ModelProto) -> Reached:
+        """How good a QDQ model is on the judge's samples.
+
+        Raises:
+            QuantizationError: the metric gives no finite number.
+        """
+        evaluator = Float64Evaluator(quantized)
+        found = [evaluator.outputs(feed) for feed in judge.feeds]
+        score = judge.score(found)
+        if self.metric is None:
+            return Reached(score.sqnr, score.cosine)
+        value = float(self.metric(_together(judge.wanted), _together(found)))
+        if not math.isfinite(value):
+            raise QuantizationError(
+                "the metric gives no finite number", where="metric", why=str(value), remedy="return a finite float"
+            )
+        return Reached(score.sqnr, score.cosine, value)
+
+
+def _together(runs: Sequence[Arrays]) -> Arrays:
+    return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs]) for name in runs[0]}

@@ -1,0 +1,152 @@
+"""Which numbers every tensor and operator of a float model gets: plain data, printed, edited by hand and fed back.
+
+A plan names what differs from its defaults.  An operator named "bf16" stays float; all others with an integer form
+have one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from torq_byoc.errors import QuantizationError, choose_from
+from torq_byoc.files import Expected, parse_json, read_text
+
+VERSION = 1
+LARGEST = 2.0**120
+"""Of the bounds of a range; scales beyond leave what the machine multiplies."""
+
+Dtype = Literal["int8", "int16"]
+_FILE = Expected(
+    QuantizationError, "the precision plan", "give a file that `torq compile --save-precision-plan` wrote", 64 << 20
+)
+
+
+class TensorPrecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one tensor gets; what is left out is the plan's default.
+
+    Attributes:
+        dtype: type of its codes.
+        method: calibrator that finds its range.
+        low, high: the range itself, in place of a calibrator; both or neither.
+    """
+
+    dtype: Dtype | None = None
+    method: str | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Numbers of a whole model.
+
+    Attributes:
+        version: of this format.
+        dtype: type of the codes of tensors that are not named.
+        method: calibrator of tensors that have none of their own.
+        tensors: by name in the prepared model.
+        nodes: operators that stay float, by name in the prepared model.
+    """
+
+    version: int = 0
+    dtype: Dtype = "int8"
+    method: str = "minmax"
+    tensors: dict[str, TensorPrecision] = {}
+    nodes: dict[str, Literal["bf16"]] = {}
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Every calibrator that the plan asks for, in name order."""
+        return tuple(sorted({self.method, *(entry.method for entry in self.tensors.values() if entry.method)}))
+
+    def dtype_of(self, tensor: str) -> Dtype:
+        """Type of a tensor's codes."""
+        return self._of(tensor).dtype or self.dtype
+
+    def method_of(self, tensor: str) -> str:
+        """Calibrator of a tensor."""
+        return self._of(tensor).method or self.method
+
+    def range_of(self, tensor: str) -> tuple[float, float] | None:
+        """The range that the plan itself gives a tensor."""
+        entry = self._of(tensor)
+        return None if entry.low is None or entry.high is None else (entry.low, entry.high)
+
+    def dumps(self) -> str:
+        """JSON with sorted keys: the same for the same plan."""
+        text = msgspec.json.encode(msgspec.structs.replace(self, version=VERSION), order="sorted")
+        return msgspec.json.format(text, indent=2).decode() + "\n"
+
+    @classmethod
+    def loads(cls, text: str) -> PrecisionPlan:
+        """The plan of a JSON text.
+
+        Raises:
+            QuantizationError: it is not one, is of another version, or holds a range that is none.
+        """
+        try:
+            plan = msgspec.convert(parse_json(text), cls)
+        except (ValueError, RecursionError) as error:
+            raise _unreadable(str(error)) from error
+        if plan.version != VERSION:
+            raise _unreadable(f"its version is {plan.version}, this version of the compiler reads {VERSION}")
+        for name, entry in plan.tensors.items():
+            _check_range(name, entry)
+        return plan
+
+    @classmethod
+    def read(cls, path: Path) -> PrecisionPlan:
+        """The plan of a file.
+
+        Raises:
+            QuantizationError: the file cannot be read, or holds no plan.
+        """
+        try:
+            return cls.loads(read_text(path, _FILE))
+        except QuantizationError as error:
+            where = f"{path}: {error.where}" if error.where and str(path) not in error.where else str(path)
+            raise QuantizationError(error.what, where=where, why=error.why, remedy=error.remedy) from error
+
+    def check_names(self, tensors: Collection[str], nodes: Collection[str]) -> None:
+        """Refuse names that the model does not have.
+
+        Args:
+            tensors: those that are quantized.
+            nodes: operators that have an integer form.
+
+        Raises:
+            QuantizationError: a name is unknown.
+        """
+        for kind, named, known in (("tensor", self.tensors, tensors), ("operator", self.nodes, nodes)):
+            unknown = sorted(set(named) - set(known))
+            if unknown:
+                raise QuantizationError(
+                    f"the precision plan names {kind}s that the model does not quantize: {', '.join(unknown)}",
+                    where=unknown[0],
+                    remedy=choose_from(unknown[0], known) if known else "leave them out",
+                )
+
+    def _of(self, tensor: str) -> TensorPrecision:
+        return self.tensors.get(tensor, TensorPrecision())
+
+
+def _check_range(name: str, entry: TensorPrecision) -> None:
+    low, high = entry.low, entry.high
+    if low is None and high is None:
+        return
+    if low is None or high is None or entry.method is not None:
+        raise _refused(name, "a range has two ends and no method", "give low and high, or a method")
+    if not (math.isfinite(low) and math.isfinite(high) and -LARGEST <= low <= high <= LARGEST):
+        raise _refused(name, f"low is {low}, high is {high}", "give finite numbers, the smaller one as low")
+
+
+def _refused(name: str, why: str, remedy: str) -> QuantizationError:
+    return QuantizationError("the precision plan gives a tensor no range", where=name, why=why, remedy=remedy)
+
+
+def _unreadable(why: str) -> QuantizationError:
+    return QuantizationError("the precision plan cannot be read", why=why, remedy=_FILE.remedy)
