@@ -45,6 +45,19 @@ def test_the_plan_of_a_target_can_be_edited_and_fed_back(capsys, files, tmp_path
     assert plain["int16_tensors"] == [] and plain["reached"] == plain["int8"]
 
 
+def test_a_metric_of_the_user_is_planned_for(capsys, files, tmp_path):
+    metric = tmp_path / "metric.py"
+    metric.write_text(
+        "import numpy as np\n\ndef nearness(wanted, found):\n"
+        "    return -float(np.abs(wanted['y'] - found['y']).max() / np.abs(wanted['y']).max())\n"
+    )
+    target = ("--metric", f"{metric}:nearness", "--target-metric", "-0.01")
+    facts = compile_mixed(capsys, files, tmp_path / "o.torq", *target, "--json").json["plan"]
+    assert facts["met"] and facts["reached"]["metric"] >= -0.01 > facts["int8"]["metric"]
+    alone = compile_mixed(capsys, files, tmp_path / "o.torq", "--metric", f"{metric}:nearness")
+    assert alone.code == 2 and "go together" in alone.err
+
+
 def test_a_missed_target_exits_with_1_and_writes_the_best_container(capsys, files, tmp_path):
     result = compile_mixed(capsys, files, tmp_path / "o.torq", "--target-sqnr", 150, "--json")
     assert result.code == 1 and not result.json["plan"]["met"] and (tmp_path / "o.torq").exists()

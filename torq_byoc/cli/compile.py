@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 @click.option("--dump-ir", "dump", type=PATH, help="Write every level of IR to this folder; replaces an earlier dump.")
 @click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
 @click.option("--save-schedule", "decisions", type=PATH, help="Write all decisions, for --schedule.")
+@click.option("--metric", type=NAME, metavar="FILE.py:function", help="Quality that mixed precision is planned for.")
+@click.option("--target-metric", "least", type=float, metavar="NUMBER", help="Least value of --metric.")
 @click.option(
     "--save-precision-plan",
     "planned",

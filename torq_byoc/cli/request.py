@@ -15,6 +15,7 @@ from torq_byoc.npu_model.container import CONTAINER_FILE, MAGIC
 
 if TYPE_CHECKING:
     from torq_byoc.compilation.options import Options
+    from torq_byoc.quantize.planning.target import PrecisionTarget
     from torq_byoc.schedules.record import DecisionRecord
 
 _SCHEDULE_FILE = Expected(
@@ -73,6 +74,8 @@ def options_of(
     plan: Path | None = None,
     sqnr: float | None = None,
     cosine: float | None = None,
+    metric: str | None = None,
+    least: float | None = None,
     effort: int = 1,
     disabled: tuple[str, ...] = (),
     disabled_rewrites: tuple[str, ...] = (),
@@ -89,11 +92,11 @@ def options_of(
     from torq_byoc.compilation.tuning_records import RecordDatabase
     from torq_byoc.npu_model.presets import load_config
     from torq_byoc.quantize import load_calibration
-    from torq_byoc.quantize.planning.target import PrecisionTarget
     from torq_byoc.quantize.precision_plan import PrecisionPlan
 
     if precision != "mixed":
-        refuse_given({"--precision-plan": plan, "--target-sqnr": sqnr, "--target-cos": cosine})
+        targets = {"--target-sqnr": sqnr, "--target-cos": cosine, "--metric": metric, "--target-metric": least}
+        refuse_given({"--precision-plan": plan, **targets})
     return Options(
         config=load_config(hw),
         precision=precision,
@@ -107,10 +110,22 @@ def options_of(
         profile=profile,
         records=RecordDatabase.read(records) if records else None,
         plan=PrecisionPlan.read(plan) if plan else None,
-        target=PrecisionTarget(sqnr, cosine) if (sqnr, cosine) != (None, None) else None,
+        target=_target(sqnr, cosine, metric, least),
         observe=watch,
         progress=step,
     )
+
+
+def _target(
+    sqnr: float | None, cosine: float | None, metric: str | None, least: float | None
+) -> PrecisionTarget | None:
+    """What mixed precision has to reach; None where nothing is asked for."""
+    from torq_byoc.quantize.planning.target import PrecisionTarget
+    from torq_byoc.quantize.user_metric import load_metric
+
+    if (sqnr, cosine, metric, least) == (None, None, None, None):
+        return None
+    return PrecisionTarget(sqnr, cosine, load_metric(metric) if metric else None, least)
 
 
 def refuse_given(options: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.quantize.planning.models import heavy_tail, joined, residual_mismatch
-from torq_byoc.errors import QuantizationError
+from torq_byoc.errors import AccuracyError, QuantizationError
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.judge import Judge
@@ -89,10 +89,12 @@ def test_a_metric_of_the_user_decides():
     assert set(seen) == {((4, 16, 16, 16),) * 2}
 
 
-def test_a_metric_that_is_no_number_is_refused():
+def test_a_metric_must_give_one_number():
     model, data = joined()
-    with pytest.raises(QuantizationError, match="no finite number"):
+    with pytest.raises(AccuracyError, match="no number"):
         plan_precision(model, data, price, PrecisionTarget(metric=lambda a, b: float("nan"), least=0.0))
+    with pytest.raises(QuantizationError, match="several numbers"):
+        plan_precision(model, data, price, PrecisionTarget(metric=lambda a, b: {"p": 1, "q": 2}, least=0.0))
 
 
 def test_a_given_plan_is_judged():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,7 @@ from torq_byoc.errors import QuantizationError
 from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.quantize.evaluation.float64 import Float64Evaluator
 from torq_byoc.quantize.judge import Judge
-
-Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
-"""Takes the outputs of the float model and of the quantized one by name, samples along the first axis, and returns how
-good they are; more is better."""
+from torq_byoc.quantize.user_metric import Metric, evaluate_metric
 
 USUAL_SQNR = 40.0
 """Decibels that are asked for where nothing is: one part in a hundred of the outputs' amplitude."""
@@ -38,7 +35,7 @@ class PrecisionTarget:
     Attributes:
         sqnr: of the worst output part, in dB.
         cosine: of the worst output part.
-        metric: a quality that only the user can measure.
+        metric: a quality that only the user can measure, one number; more is better.
         least: of the metric.
     """
 
@@ -91,19 +88,23 @@ class PrecisionTarget:
         """How good a QDQ model is on the judge's samples.
 
         Raises:
-            QuantizationError: the metric gives no finite number.
+            AccuracyError: the metric fails or gives no finite number.
+            QuantizationError: it gives more than one.
         """
         evaluator = Float64Evaluator(quantized)
         found = [evaluator.outputs(feed) for feed in judge.feeds]
         score = judge.score(found)
         if self.metric is None:
             return Reached(score.sqnr, score.cosine)
-        value = float(self.metric(_together(judge.wanted), _together(found)))
-        if not math.isfinite(value):
+        numbers = evaluate_metric(self.metric, _together(judge.wanted), _together(found))
+        if len(numbers) != 1:
             raise QuantizationError(
-                "the metric gives no finite number", where="metric", why=str(value), remedy="return a finite float"
+                "the metric of a target gives several numbers",
+                where="metric",
+                why=", ".join(numbers),
+                remedy="return the one that the target is about",
             )
-        return Reached(score.sqnr, score.cosine, value)
+        return Reached(score.sqnr, score.cosine, *numbers.values())
 
 
 def _together(runs: Sequence[Arrays]) -> Arrays:
