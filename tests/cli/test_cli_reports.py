@@ -20,7 +20,7 @@ def test_inspect_shares_the_schema_of_compile(workspace, tmp_path, capsys):
     inspected = torq(capsys, "inspect", tmp_path / "o.torq", "--json").json
     written = {"output", "report"}
     assert compiled.keys() - written <= inspected.keys()
-    unknown_later = {"compile_seconds", "stages", "passes", "calibration", *written}
+    unknown_later = {"compile_seconds", "stages", "passes", "calibration", "plan", *written}
     for key in compiled.keys() - unknown_later:
         assert inspected[key] == compiled[key], key
     assert inspected["compile_seconds"] is None

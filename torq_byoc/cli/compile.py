@@ -17,7 +17,6 @@ from torq_byoc.cli.options import (
     progress,
     refuse_unused,
 )
-from torq_byoc.cli.precision import missed_target, plan_facts
 from torq_byoc.cli.request import compile_request, files_read, refuse_given
 from torq_byoc.cli.targets import check_targets
 from torq_byoc.errors import QuantizationError
@@ -114,7 +113,7 @@ def command(
             click.echo(f"wrote {path}")
     told = {"story": story} if layer else {}
     facts = {**summary, **told, "output": str(output), "report": str(report) if report else None}
-    return Outcome({**facts, "plan": plan_facts(compiled.planned)}, int(missed_target(compiled.planned)))
+    return Outcome(facts, int(compiled.planned is not None and not compiled.planned.met))
 
 
 def _plan(compiled: CompiledModel) -> PrecisionPlan:

@@ -11,6 +11,7 @@ from torq_byoc.in_order_bound import in_order_cycles
 from torq_byoc.report.layers import layer_rows
 from torq_byoc.report.levels import level_costs
 from torq_byoc.report.measure import Measurement, measure
+from torq_byoc.report.precision_plan import plan_facts
 from torq_byoc.report.traffic import dma_traffic, host_copies, overlap, xram_bytes
 
 LOWER_BOUND_TERMS = ("compute", "dma_in", "dma_out")
@@ -69,6 +70,7 @@ def summary_of(measurement: Measurement) -> dict[str, Any]:
         "inputs": [_tensor(spec) for spec in model.facts.inputs],
         "outputs": [_tensor(spec) for spec in model.facts.outputs],
         "calibration": asdict(model.calibration) if model.calibration else None,
+        "plan": plan_facts(model.planned),
         "notes": list(model.facts.notes),
         "warnings": list(model.facts.warnings),
     }

@@ -1,4 +1,4 @@
-"""What commands tell of a precision plan."""
+"""A precision plan in the summary of a compilation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ if TYPE_CHECKING:
     from torq_byoc.quantize.planning.planner import Planned
 
 
-def missed_target(planned: Planned | None) -> bool:
-    """Whether a target was asked for and is not met."""
-    return planned is not None and not planned.met
-
-
 def plan_facts(planned: Planned | None) -> dict[str, Any] | None:
-    """A plan for ``--json``; None without one."""
+    """What was planned, for which target, and what it reaches; None without a plan."""
     if planned is None:
         return None
     names = planned.plan.tensors
