@@ -28,7 +28,14 @@ from torq_byoc.quantize.add_scales import share_add_units
 from torq_byoc.quantize.bias_correction import InputMeans
 from torq_byoc.quantize.bounded_results import bounded_result
 from torq_byoc.quantize.calibrate import calibrate
-from torq_byoc.quantize.choose_ranges import AUTO, SAFE, RangeChoice, choose_ranges, methods_to_choose_from, uniform_choice
+from torq_byoc.quantize.choose_ranges import (
+    AUTO,
+    SAFE,
+    RangeChoice,
+    choose_ranges,
+    methods_to_choose_from,
+    uniform_choice,
+)
 from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.element_functions import inside_functions
@@ -380,7 +387,7 @@ class QdqWriter:
                     remedy=f"name {self.leader(name)} instead",
                 )
 
-: Mapping[str, Range]) -> onnx.ModelProto:
+    def write(self, ranges: Mapping[str, Range]) -> onnx.ModelProto:
         """The quantized model, given ranges for every tensor of ``to_observe``."""
         found = self._settled(ranges)
         for value in self.graph.input:
