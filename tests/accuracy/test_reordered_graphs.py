@@ -10,6 +10,7 @@ from onnx import helper
 from tests.accuracy.models import data, graph
 from torq_byoc.accuracy.check import check
 from torq_byoc.accuracy.stages import stages_of
+from torq_byoc.accuracy.verdict import is_defect
 from torq_byoc.compilation.options import Options
 
 
@@ -90,5 +91,5 @@ def test_no_false_alarm(name, precision):
     stages = stages_of(MODELS[name](), Options(precision=precision, calibration=calibration, effort=0), name=name)
     result = check(stages, data(3, seed=4))
     assert result.passed, result.misses
-    assert result.deviations == ()
+    assert not any(map(is_defect, result.deviations))
     assert all(row.rounding.worst <= 1 for row in result.layers if row.rounding)

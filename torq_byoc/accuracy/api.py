@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ def check_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     hw: str | Path | NpuConfig = "sl2610",
     effort: int = 1,
+    disable_rewrites: Collection[str] = (),
     thresholds: str | Path | Thresholds | None = None,
     metric: Metric | None = None,
     layer_samples: int = LAYER_SAMPLES,
@@ -46,7 +47,8 @@ def check_model(
         data: evaluation data: npz file, folder of npz files, or arrays by input name whose first axis counts samples;
             "labels" may hold the classes.
         container: a ``.torq`` file to check in place of a new compilation; machine and precision are its own then.
-        precision, calibration, calibration_method, shapes, hw, effort: as for ``torq_byoc.compile``.
+        precision, calibration, calibration_method, shapes, hw, effort, disable_rewrites: as for
+            ``torq_byoc.compile``.
         thresholds: a YAML file, or limits; the defaults without.
         metric: takes the outputs of both by name, the first axis counting samples; returns a number, or numbers by
             name.
@@ -66,6 +68,7 @@ def check_model(
         calibration_method=calibration_method,
         shapes=dict(shapes or {}),
         effort=effort,
+        disabled_rewrites=tuple(disable_rewrites),
     )
     name = model.graph.name if isinstance(model, onnx.ModelProto) else Path(model).name
     stages = stages_for_check(given, options, name, Path(container) if container else None)
