@@ -98,8 +98,10 @@ def plan_precision(
     base = PrecisionPlan(method=SAFE if method == AUTO else method)
     ranges = _ranges(form, feeds, methods)
     trial = _Trial(form, ranges, base, _judge(form, feeds), target or PrecisionTarget.usual())
-    tell("measure")
     narrow = price(write_plan(form, ranges, base))
+    if trial.met(()):
+        return trial.outcome(base, price, narrow)
+    tell("measure")
     steps = _ranking(form, feeds, ranges, base, price, narrow)
     tell("search")
     chosen = _without_needless(trial, _shortest(trial, _without_harmful(trial, steps)))
@@ -225,8 +227,6 @@ def _without_harmful(trial: _Trial, steps: Sequence[Step]) -> Sequence[Step]:
 
 def _shortest(trial: _Trial, steps: Sequence[Step]) -> list[Step]:
     """The shortest beginning of a ranking that meets the target, from where it is expected; else the best one seen."""
-    if trial.met(()):
-        return []
     expected = next((i + 1 for i, step in enumerate(steps) if step.noise <= trial.target.noise), len(steps))
     missed, met, reach = 0, None, max(1, expected)
     while met is None:
