@@ -43,8 +43,6 @@ FORMS = {
     "mish": ([node("Mish", ["x"], "y")], X4, {}, 18, None),
     "softmax": ([node("Softmax", ["x"], "y", axis=1)], X4, {}, 13, ["nn.softmax"]),
     "old softmax, last axis": ([node("Softmax", ["x"], "y", axis=3)], X4, {}, 11, ["nn.softmax"]),
-    "old softmax, ones": ([node("Softmax", ["x"], "y")], {"x": [2, 6, 1, 1]}, {}, 11, ["nn.softmax"]),
-    "old softmax, several": ([node("Softmax", ["x"], "y")], X4, {}, 11, ["reshape", "nn.softmax", "reshape"]),
     "flatten": ([node("Flatten", ["x"], "y", axis=-2)], X4, {}, 13, ["reshape"]),
     "squeeze all": ([node("Squeeze", ["x"], "y")], {"x": [1, 3, 1]}, {}, 13, ["reshape"]),
     "squeeze old": ([node("Squeeze", ["x"], "y", axes=[-1])], {"x": [1, 3, 1]}, {}, 11, ["reshape"]),

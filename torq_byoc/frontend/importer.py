@@ -50,8 +50,7 @@ LSTM, GRU                  do not occur after ``prepare``: written out step by s
 LayerNormalization         ``nn.layer_norm(x, gamma, beta, axes)``
 LRN                        ``divide(x, power(add(multiply(avg, C alpha), C bias), C beta))`` with avg =
                            ``reshape(nn.avg_pool2d(reshape(multiply(x, x), [N, 1, C, H*W]), [size, 1]), shape)``
-Softmax, LogSoftmax        ``nn.softmax(x, axis)``, ``nn.log_softmax``; before opset 13, over several axes at once:
-                           reshape, op, reshape
+Softmax, LogSoftmax        ``nn.softmax(x, axis)``, ``nn.log_softmax``
 Reshape, Flatten,          ``reshape(x, static shape)`` for all four
 Squeeze, Unsqueeze
 Transpose                  ``permute_dims(x, axes)``

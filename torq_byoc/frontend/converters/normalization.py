@@ -1,4 +1,4 @@
-"""Softmax of the older operator sets, and normalisations that need more than one op or have more than one result."""
+"""Softmax, and normalisations that need more than one op or have more than one result."""
 
 from __future__ import annotations
 
@@ -13,25 +13,12 @@ from torq_byoc.frontend.geometry import normalize_axis
 
 
 def softmax(op: Callable[..., relax.Expr]) -> Converter:
-    """Softmax and LogSoftmax -> one op over one axis.
-
-    Before opset 13 the axes from ``axis`` on are normalised together; where more than one of them is
-    larger than 1 that is ``reshape``, the op, ``reshape``.
-    """
+    """Softmax and LogSoftmax -> the op over their axis (prepared models name one in every operator set)."""
 
     def convert(call: OnnxCall) -> relax.Expr:
         x = call.data()
-        shape = static_shape(x, call)
-        default = -1 if call.opset >= 13 else 1
-        axis = int(call.attrs.get("axis", default))
-        if call.opset >= 13:
-            return op(x, axis=normalize_axis(axis, len(shape), call.name))
-        axis = min(axis + len(shape) if axis < 0 else axis, len(shape) - 1)
-        spread = [i for i in range(axis, len(shape)) if shape[i] != 1] or [axis]
-        if len(spread) == 1:
-            return op(x, axis=spread[0])
-        flat = relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
-        return relax.op.reshape(op(flat, axis=1), shape)
+        axis = int(call.attrs.get("axis", -1))
+        return op(x, axis=normalize_axis(axis, len(static_shape(x, call)), call.name))
 
     return convert
 

@@ -21,6 +21,7 @@ from torq_byoc.frontend.passes.fold_affine import fold_affine
 from torq_byoc.frontend.passes.fold_constants import fold_constants
 from torq_byoc.frontend.passes.inline_if import inline_if
 from torq_byoc.frontend.passes.merge_transposes import merge_transposes
+from torq_byoc.frontend.passes.one_axis_softmax import one_axis_softmax
 from torq_byoc.frontend.passes.plain_gemm import plain_gemm
 from torq_byoc.frontend.passes.qoperators import qoperator_to_qdq
 from torq_byoc.frontend.passes.remove_dead import remove_dead
@@ -45,6 +46,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
         store_constants,
         byte_codes,
         signed_codes,
+        one_axis_softmax,
         fold_constants,
         empty_tensors,
         inline_if,
@@ -73,6 +75,7 @@ REQUIRED = frozenset(
         "qoperator_to_qdq",
         "unroll_recurrent",
         "inline_if",
+        "one_axis_softmax",
     }
 )
 """Passes that later stages rely on; they cannot be disabled."""
