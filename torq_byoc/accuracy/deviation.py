@@ -16,9 +16,9 @@ class Stage(StrEnum):
     ROUNDING = "integer rounding"
     """QDQ semantics in float64, and the machine's integers on whole tensors."""
     TILING = "tiling"
-    """Whole tensors, and tiles: regions, borders, buffers, partial sums."""
+    """Whole tensors, and tiles: where jobs work.  Regions, borders, buffers, loads and stores, partial sums."""
     CODE_GENERATION = "code generation"
-    """What a slice task or descriptor was asked for, and what it says."""
+    """What a slice task was asked for, and what it computes: operations, rescaling, packed weights and scales."""
     HOST = "host fallback"
     """Operators on the CPU target, and types at the border to it."""
 

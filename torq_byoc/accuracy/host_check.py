@@ -14,6 +14,7 @@ import tvm
 
 from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.host_steps import HostSteps, Step, Value, flat
+from torq_byoc.accuracy.intent import layer_name
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.accuracy.tile_values import bits
 from torq_byoc.compiled_model import program_reference
@@ -124,7 +125,7 @@ class HostCheck:
         graph = self._graphs[symbol]
         for name, array, source in zip(graph.inputs, arrays, wanted.arguments, strict=True):
             if difference := _difference(array, self._found.lookup(values, source)):
-                reader = next((node.origin for node in graph.nodes if name in node.inputs), symbol)
+                reader = next((layer_name(node) for node in graph.nodes if name in node.inputs), symbol)
                 deviations.append(Deviation(Stage.HOST, reader, name, True, _border_cause(difference), difference))
                 if "type" in difference or "shape" in difference:
                     return None

@@ -62,6 +62,11 @@ def intent_of(graph: OpGraph, decisions: DecisionRecord, options: Options) -> In
     return Intent(graph, generated.program, generated.jobs, generated.addresses.address)
 
 
+def layer_name(node: Node) -> str:
+    """The node of the prepared model that an operator gives the result of."""
+    return node.origin.rsplit("+", 1)[-1] or node.name
+
+
 @dataclass(frozen=True, eq=False)
 class Alignment:
     """Which meant job each job of a program is.

@@ -7,35 +7,30 @@ wrong by itself (local), those after it that only pass it on inherit it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.host_check import HostCheck
-from torq_byoc.accuracy.intent import Intent, align, intent_of
+from torq_byoc.accuracy.intent import Intent, align, intent_of, layer_name
+from torq_byoc.accuracy.judgement import Judgement
+from torq_byoc.accuracy.ledger import Finding
 from torq_byoc.accuracy.stages import Stages
-from torq_byoc.accuracy.task_faults import task_fault
-from torq_byoc.accuracy.tile_values import Assembled, bits, boxed
-from torq_byoc.accuracy.watch import CallRecord, Finding, Watch
+from torq_byoc.accuracy.tile_values import Assembled, bits
+from torq_byoc.accuracy.watch import Watch
 from torq_byoc.codegen.hl import SliceRun
-from torq_byoc.codegen.programs import invocation_tasks
+from torq_byoc.codegen.passes import NAMES
+from torq_byoc.compiled_model import Partition
 from torq_byoc.errors import ProgramFormatError, VerificationError
-from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
-from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.reference import evaluate
-from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.npu_model.container import unpack_container
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.npu_model.encoding import decode_slice_program
-from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.npu_model.verifier import check
-
-MOST_ULPS = 1
-"""Units in the last place by which bf16 results may differ from the reference: only the order of sums is free."""
 
 _RULE_STAGES = {
     rule: Stage.TILING for rule in ("bounds", "undefined", "order", "engine", "partial", "output", "buffer")
@@ -71,8 +66,14 @@ class ProgramCheck:
 
     def __init__(self, stages: Stages) -> None:
         self._inputs = tuple(spec.name for spec in stages.compiled.facts.inputs)
-        decisions = stages.compiled.decisions()
-        self._intents = {symbol: intent_of(graph, decisions, stages.options) for symbol, graph in stages.graphs.items()}
+        self._intents = {
+            partition.facts.symbol: intent_of(
+                stages.graphs[partition.facts.symbol],
+                stages.compiled.decisions(),
+                replace(stages.options, disabled_passes=_left_out(partition)),
+            )
+            for partition in stages.compiled.partitions
+        }
         self._programs = {
             partition.facts.symbol: Program.from_sections(unpack_container(partition.blob))
             for partition in stages.compiled.partitions
@@ -112,6 +113,12 @@ class ProgramCheck:
         return [value.astype(np.float32) if value.dtype == DType.BF16.numpy else value for value in values]
 
 
+def _left_out(partition: Partition) -> tuple[str, ...]:
+    """Passes that a program was made without: those that report nothing."""
+    reported = {name for name, _ in partition.facts.passes}
+    return tuple(name for name in NAMES if name not in reported)
+
+
 @dataclass(frozen=True, eq=False)
 class Checked:
     """What the check of one program gives.
@@ -142,35 +149,12 @@ def check_partition(intent: Intent, program: Program, inputs: Mapping[str, np.nd
     broken = _broken_rules(program)
     for tensor in intent.graph.tensors:
         watch.made.complete(tensor)
-    judged = _Judgement(watch, evaluate(intent.graph, inputs))
+    judged = Judgement(watch, evaluate(intent.graph, inputs))
     local = [*findings, *judged.local(findings)]
     local.sort(key=lambda finding: finding.job)
     if not local:
         local += broken
     return Checked(tuple(judged.deviations(local)), outputs)
-
-
-def ulps(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Distance of bf16 numbers in units of the last place; 0 between two NaN."""
-    both_nan = np.isnan(found.astype(np.float32)) & np.isnan(expected.astype(np.float32))
-    return np.where(both_nan, 0, np.abs(_ordered(found) - _ordered(expected)))
-
-
-def _ordered(values: np.ndarray) -> np.ndarray:
-    numbers = np.ascontiguousarray(values).view(np.int16).astype(np.int32)
-    return np.where(numbers < 0, -32768 - numbers, numbers)
-
-
-def differing(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Which elements of a program's result are not those of the reference."""
-    if found.dtype == DType.BF16.numpy:
-        return ulps(found, expected) > MOST_ULPS
-    return bits(found) != bits(expected)
-
-
-def layer_name(node: Node) -> str:
-    """The node of the prepared model that an operator gives the result of."""
-    return node.origin.rsplit("+", 1)[-1] or node.name
 
 
 def _binding_deviations(graph: OpGraph, program: Program) -> Iterator[Deviation]:
@@ -210,11 +194,18 @@ def _run(
     try:
         results = Simulator(program).run(inputs, watch)
     except (VerificationError, ProgramFormatError) as error:
-        op = watch.op_of(watch.job)
-        stage = Stage.TILING if isinstance(error, VerificationError) else Stage.CODE_GENERATION
-        node = op.node if op else ""
-        return [*watch.findings, Finding(watch.job, node, "", stage, error.what, error.why)], None
-    return [*watch.findings, *_unfetched(watch, program, results)], results
+        return [*watch.ledger.findings, _end(watch, error)], None
+    return [*watch.ledger.findings, *_unfetched(watch, program, results)], results
+
+
+def _end(watch: Watch, error: VerificationError | ProgramFormatError) -> Finding:
+    """Why a program cannot go on: a job leaves its memories, or what a slice should run is no program."""
+    op = watch.ledger.op_of(watch.ledger.job)
+    stage, cause = Stage.TILING, error.what
+    if isinstance(error, ProgramFormatError):
+        stale = isinstance(op, SliceRun) and watch.ledger.lacks_load(op.program)
+        stage, cause = (Stage.TILING, "a stale program") if stale else (Stage.CODE_GENERATION, error.what)
+    return Finding(watch.ledger.job, op.node if op else "", "", stage, cause, error.why)
 
 
 def _unfetched(watch: Watch, program: Program, results: Mapping[str, np.ndarray]) -> Iterator[Finding]:
@@ -225,7 +216,7 @@ def _unfetched(watch: Watch, program: Program, results: Mapping[str, np.ndarray]
         known = made.known[name]
         wrong = known & (bits(results[name]) != bits(made.values[name]))
         root = watch.graph.storage_roots()[name]
-        if wrong.any() and not any(finding.tensor in (name, root) for finding in watch.findings):
+        if wrong.any() and not any(finding.tensor in (name, root) for finding in watch.ledger.findings):
             producer = next((node.name for node in watch.graph.nodes if node.output == root), "")
             detail = f"{int(wrong.sum())} of {wrong.size} elements of {name} in XRAM are not what was computed"
             yield Finding(len(program.jobs), producer, name, Stage.TILING, "a result that is not stored", detail)
@@ -244,99 +235,3 @@ def _broken_rules(program: Program) -> list[Finding]:
         )
         for violation in check(program)[:1]
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class _Judgement:
-    """What a run under watch says of every layer."""
-
-    watch: Watch
-    reference: Mapping[str, np.ndarray]
-
-    def local(self, known: Iterable[Finding]) -> Iterator[Finding]:
-        """Layers that make something else of their inputs than their operators do."""
-        stopped = {finding.node for finding in known if finding.job == self.watch.job and not finding.tensor}
-        for node in self.watch.graph.nodes:
-            if node.op not in ALIAS_OPS and node.name not in stopped:
-                yield from self._of_node(node)
-
-    def _of_node(self, node: Node) -> Iterator[Finding]:
-        wrong = self._wrong(node)
-        for region in self.watch.excused_regions(node.name):
-            boxed(wrong, region)[...] = False
-        if not wrong.any():
-            return
-        count = f"{int(wrong.sum())} of {wrong.size} elements"
-        for record in self.watch.calls.values():
-            if record.invocation.node == node.name and boxed(wrong, record.invocation.region).any():
-                yield self._of_call(node, record, count)
-                return
-        if not any(finding.node == node.name for finding in self.watch.findings):
-            detail = f"{count} are not what the operator makes of its operands, and no task computes them"
-            yield Finding(self.watch.job, node.name, node.output, Stage.TILING, "lies in another place", detail)
-
-    def _wrong(self, node: Node) -> np.ndarray:
-        """Elements of a layer's result that are not its operator's, given the inputs that it had."""
-        made = self.watch.made
-        operands = [self._settled(name) for name in node.inputs]
-        with single_threaded(), np.errstate(all="ignore"):
-            expected = kernel_for(node.op).reference(self.watch.graph, node, operands)
-        found = made.values[node.output]
-        disputed = made.disputed[node.output] if found.dtype != DType.BF16.numpy else False
-        return made.known[node.output] & (differing(found, expected) | disputed)
-
-    def _settled(self, tensor: str) -> np.ndarray:
-        """A tensor as it was made; elements that nobody made as they should be."""
-        made = self.watch.made
-        if made.known[tensor].all():
-            return made.values[tensor]
-        return np.where(made.known[tensor], made.values[tensor], self.reference[tensor])
-
-    def _of_call(self, node: Node, record: CallRecord, count: str) -> Finding:
-        """The fault in the tasks of a call."""
-        intent = self.watch.intent
-        tasks = invocation_tasks(intent.graph, node, intent.program.config, record.invocation, intent.address)
-        for op, code in record.runs:
-            meant = tasks[slice(*op.tasks)]
-            fault = task_fault(decode_slice_program(code), meant)
-            if fault is None:
-                continue
-            stage, cause, detail = fault.stage, fault.cause, fault.detail
-            if self._is_another_program(op, code, meant):
-                stage, cause, detail = Stage.TILING, "a stale program", "the slice ran a program of another call"
-            return Finding(record.completed, node.name, node.output, stage, cause, f"{count}; {detail}")
-        detail = f"{count} differ although every task is the one that the kernel gives"
-        return Finding(record.completed, node.name, node.output, Stage.CODE_GENERATION, "kernel wrong", detail)
-
-    def _is_another_program(self, op: SliceRun, code: bytes, meant: list[SliceTask]) -> bool:
-        """Whether a slice ran what was meant for another call."""
-        absent = (self.watch.intent.jobs[job] for job in self.watch.alignment.absent)
-        loads = [other for other in absent if other is not None and not isinstance(other, SliceRun)]
-        return any(other.target.buffer == op.program for other in loads)
-
-    def deviations(self, findings: list[Finding]) -> Iterator[Deviation]:
-        """Findings one a layer, then the layers that inherit them."""
-        graph, nodes = self.watch.graph, self.watch.intent.nodes
-        first: dict[str, Finding] = {}
-        for finding in findings:
-            first.setdefault(finding.node, finding)
-        for name, finding in first.items():
-            layer = layer_name(nodes[name]) if name in nodes else name
-            tensor = finding.tensor or (nodes[name].output if name in nodes else "")
-            yield Deviation(finding.stage, layer, tensor, True, finding.cause, finding.detail)
-        yield from self._inherited(graph, first)
-
-    def _inherited(self, graph: OpGraph, first: Mapping[str, Finding]) -> Iterator[Deviation]:
-        """Layers after those at fault whose results differ from the reference's."""
-        made = self.watch.made
-        fault = {nodes.output: first[nodes.name] for nodes in graph.nodes if nodes.name in first}
-        for node in graph.nodes:
-            before = next((fault[name] for name in node.inputs if name in fault), None)
-            if node.name in first or before is None:
-                continue
-            differs = made.known[node.output] & differing(made.values[node.output], self.reference[node.output])
-            if differs.any():
-                fault[node.output] = before
-                if node.op not in ALIAS_OPS:
-                    detail = f"{int(differs.sum())} of {differs.size} elements, from {before.node}"
-                    yield Deviation(before.stage, layer_name(node), node.output, False, "", detail)

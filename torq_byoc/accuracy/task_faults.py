@@ -13,6 +13,10 @@ from dataclasses import dataclass
 import msgspec
 
 from torq_byoc.accuracy.deviation import Stage
+from torq_byoc.accuracy.tile_values import element_addresses
+from torq_byoc.kernels.kernel import Placement, Region
+from torq_byoc.npu_model import intervals
+from torq_byoc.npu_model.footprint import task_footprint
 from torq_byoc.npu_model.isa import ActConfig, AluConfig, Plane, SliceTask
 
 _PARTS = {
@@ -59,6 +63,14 @@ def task_fault(found: Sequence[SliceTask], meant: Sequence[SliceTask]) -> TaskFa
             stage, cause = _PARTS.get(field, _PLACES)
             return TaskFault(stage, cause, f"task {number}: {field} is {_short(actual)}, meant is {_short(wanted)}")
     return None
+
+
+def is_misplaced(tasks: Sequence[SliceTask], output: Placement, region: Region) -> bool:
+    """Whether tasks write anything but a region of their output's tile."""
+    places = element_addresses(output, region).reshape(-1)
+    meant = intervals.merge(places, places + output.dtype.size) if places.size else intervals.EMPTY
+    written = intervals.union(task_footprint(task).writes for task in tasks)
+    return bool(intervals.first_outside(written, meant) or intervals.first_outside(meant, written))
 
 
 def _differences(found: SliceTask, meant: SliceTask) -> Iterator[tuple[str, object, object]]:

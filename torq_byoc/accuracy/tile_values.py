@@ -10,6 +10,10 @@ import numpy as np
 from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
 from torq_byoc.kernels.kernel import Placement, Region, kernel_for
 from torq_byoc.kernels.movement import intersection, moved
+from torq_byoc.npu_model.dtypes import DType
+
+MOST_ULPS = 1
+"""Units in the last place by which bf16 results may differ from the reference: only the order of sums is free."""
 
 
 def element_addresses(place: Placement, region: Region) -> np.ndarray:
@@ -49,6 +53,24 @@ def boxed(array: np.ndarray, region: Region) -> np.ndarray:
 def bits(values: np.ndarray) -> np.ndarray:
     """The values as unsigned integers: equal bits, equal numbers, whatever NaN thinks of it."""
     return np.ascontiguousarray(values).view(np.dtype(f"u{values.dtype.itemsize}"))
+
+
+def ulps(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Distance of bf16 numbers in units of the last place; 0 between two NaN."""
+    both_nan = np.isnan(found.astype(np.float32)) & np.isnan(expected.astype(np.float32))
+    return np.where(both_nan, 0, np.abs(_ordered(found) - _ordered(expected)))
+
+
+def _ordered(values: np.ndarray) -> np.ndarray:
+    numbers = np.ascontiguousarray(values).view(np.int16).astype(np.int32)
+    return np.where(numbers < 0, -32768 - numbers, numbers)
+
+
+def differing(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Which elements of a program's result are not those of the reference."""
+    if found.dtype == DType.BF16.numpy:
+        return ulps(found, expected) > MOST_ULPS
+    return bits(found) != bits(expected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +114,7 @@ class Assembled:
     def put(self, tensor: str, region: Region, found: np.ndarray) -> None:
         """Note a region that was made."""
         values, known = boxed(self.values[tensor], region), boxed(self.known[tensor], region)
-        boxed(self.disputed[tensor], region)[known & (bits(values) != bits(found))] = True
+        boxed(self.disputed[tensor], region)[known & differing(values, found)] = True
         values[...] = found
         known[...] = True
 
