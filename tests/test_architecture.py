@@ -17,6 +17,7 @@ FLOORS = {
     "npu_model": 1,
     "kernels": 2,
     "input_arrays": 2,
+    "npz": 2,
     "frontend": 3,
     "relay_patterns": 3,
     "schedules": 4,

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from tests.accuracy.models import data, detector
 from tests.cli.refusals import assert_refused, files_in, npz, written
 from tests.cli.tools import INPUT, SHAPE, Workspace, conv_model, samples, torq
+from torq_byoc.quantize.rewrites import REWRITES
 
 DIGITS = Path(__file__).parents[2] / "torq_byoc" / "data"
 
@@ -45,6 +46,28 @@ def test_text_begins_with_the_verdict(workspace, evaluation, capsys):
     assert second.startswith("weakest layer: ") and third.startswith("top-1: float ")
     for name in ("relu", "pool", "mean", "dense"):
         assert name in result.out
+
+
+def test_bisect_cuts_the_layer_out_that_is_wrong_and_its_command_shows_that(tmp_path, capsys, monkeypatch):
+    onnx.save(detector(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "d.npz", **data(2, seed=9))
+    np.savez(tmp_path / "c.npz", **data(8, seed=1))
+    arguments = ("--data", tmp_path / "d.npz", "--calib", tmp_path / "c.npz", "--bisect", tmp_path / "cut", "--json")
+    plain = [word for rewrite in REWRITES for word in ("--disable-rewrite", rewrite.name)]
+    result = torq(capsys, "check", tmp_path / "m.onnx", *plain, *arguments)
+    cut = result.json["cut"]
+    assert result.code == 1 and cut["fails_alike"] and len(cut["nodes"]) <= 3
+    monkeypatch.chdir(tmp_path / "cut")
+    again = torq(capsys, *cut["command"].split()[1:], "--json")
+    assert again.code == 1
+    assert any(one["local"] and one["stage"] == "quantization" for one in again.json["deviations"])
+
+
+def test_bisect_of_a_right_model_writes_nothing(workspace, evaluation, tmp_path, capsys):
+    result = torq(capsys, *_int8(workspace, evaluation), "--bisect", tmp_path / "cut")
+    assert result.code == 0
+    assert "none is cut out" in result.out
+    assert not (tmp_path / "cut").exists()
 
 
 def test_a_miss_names_cause_proof_and_cure(tmp_path, capsys):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from torq_byoc.cli.options import NAME, PATH, Outcome, json_option, model_options, progress, refuse_unused
 from torq_byoc.cli.request import files_read, naming_the_file, options_of, refuse_container
 from torq_byoc.cli.targets import check_targets
+
+if TYPE_CHECKING:
+    from torq_byoc.accuracy.check import CheckResult
+    from torq_byoc.accuracy.stages import Stages
 
 MOST_SAMPLES = 1_000_000
 
@@ -29,6 +34,7 @@ MOST_SAMPLES = 1_000_000
     help="Samples on which every layer is looked at.",
 )
 @click.option("--report", type=PATH, help="HTML report to write.")
+@click.option("--bisect", "folder", type=PATH, metavar="DIR", help="Cut the first wrong layer out, into this folder.")
 @json_option
 def command(
     model: Path,
@@ -38,6 +44,7 @@ def command(
     metric: str | None,
     layer_samples: int,
     report: Path | None,
+    folder: Path | None,
     as_json: bool,
     **request: Any,
 ) -> Outcome:
@@ -58,7 +65,7 @@ def command(
         decided = ("precision", "hw", "record", "records", "effort", "disabled", "disabled_rewrites")
         refuse_unused([name for name in decided if name in request], f"{container.name} is compiled already")
     read = {"MODEL": model, "OUT.torq": container, "--data": data, "--thresholds": limits, **files_read(**request)}
-    check_targets({"--report": report}, read)
+    check_targets({"--report": report}, read, {"--bisect": folder})
     refuse_container(model)
     thresholds = load_thresholds(limits) if limits else Thresholds()
     function = load_metric(metric) if metric else None
@@ -76,6 +83,7 @@ def command(
             layer_samples=layer_samples,
             step=step,
         )
+        cut = _cut(stages, result, data, folder, step) if folder else None
     found = result_data(result)
     if report:
         from torq_byoc.report.page.accuracy import accuracy_page
@@ -86,4 +94,26 @@ def command(
         print_check(found)
         if report:
             click.echo(f"wrote {report}")
-    return Outcome({**found, "report": str(report) if report else None}, 0 if result.passed else 1)
+        if folder:
+            click.echo(f"wrote {folder}: {cut['command']}" if cut else "no layer is wrong by itself: none is cut out")
+    written = {"report": str(report) if report else None, "cut": cut}
+    return Outcome({**found, **written}, 0 if result.passed else 1)
+
+
+def _cut(
+    stages: Stages, result: CheckResult, data: Path, folder: Path, step: Callable[[str], None]
+) -> dict[str, Any] | None:
+    """Cut the first layer out that is wrong by itself; what JSON says of it."""
+    from torq_byoc.accuracy.cutter_files import bisect, contents
+    from torq_byoc.accuracy.evaluation_data import EvaluationData
+
+    step("cutting the failing layer out")
+    made = bisect(stages, result.deviations, next(iter(EvaluationData(stages.prepared, data))), folder)
+    if made is None:
+        return None
+    return {
+        "folder": str(folder),
+        "nodes": list(made.nodes),
+        "fails_alike": made.found is not None,
+        "command": contents(made)[1],
+    }

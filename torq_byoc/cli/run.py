@@ -21,8 +21,8 @@ from torq_byoc.files import write_together
 @json_option
 def command(container: Path, source: Path, target: Path, trace: Path | None, profile: str, as_json: bool) -> Outcome:
     """Run CONTAINER on the simulated NPU."""
-    from torq_byoc.cli.npz import npz_bytes
     from torq_byoc.compiled_model import load
+    from torq_byoc.npz import npz_bytes
     from torq_byoc.quantize.data import read_npz
     from torq_byoc.report.summary import headline
     from torq_byoc.report.trace import trace_bytes
