@@ -126,7 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     started = time.perf_counter()
-    outcomes, silent = run(list(subjects(options.only)), options.count, options.seed)
+    with np.errstate(all="ignore"):  # what a fault makes of floats is no news
+        outcomes, silent = run(list(subjects(options.only)), options.count, options.seed)
     seconds = time.perf_counter() - started
     if options.json:
         print(json.dumps(_as_data(outcomes, silent, seconds), indent=1))
