@@ -124,7 +124,7 @@ def samples(
             remedy="give every input as many samples",
         )
     for index in range(next(iter(counts.values()), 0)):
-        yield {name: value[index] for name, value in stacked.items()}
+        yield {name: value[index, ...] for name, value in stacked.items()}
 
 
 def doubts(model: onnx.ModelProto, data: Mapping[str, np.ndarray]) -> tuple[str, ...]:
