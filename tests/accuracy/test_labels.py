@@ -10,7 +10,7 @@ from torq_byoc.errors import AccuracyError
 
 
 def _scores(labels: list[int], wanted: np.ndarray, found: np.ndarray):
-    check = LabelCheck(np.array(labels), len(wanted))
+    check = LabelCheck(np.array(labels), len(wanted), len(labels) // len(wanted))
     for one, other in zip(wanted, found, strict=True):
         check.take(one, other)
     return check.scores()
@@ -41,11 +41,17 @@ def test_rows_of_a_batch():
 
 @pytest.mark.parametrize(
     ("labels", "samples"),
-    [(np.array([0, 1, 2]), 2), (np.array([0.5, 1.0]), 2), (np.array([[0], [1]]), 2), (np.zeros(0, np.int64), 0)],
+    [
+        (np.array([0, 1, 2]), 2),
+        (np.array([0, 1, 2, 3]), 2),
+        (np.array([0.5, 1.0]), 2),
+        (np.array([[0], [1]]), 2),
+        (np.zeros(0, np.int64), 2),
+    ],
 )
 def test_labels_that_are_none(labels, samples):
     with pytest.raises(AccuracyError):
-        LabelCheck(labels, samples)
+        LabelCheck(labels, samples, 1)
 
 
 @pytest.mark.parametrize(
@@ -53,4 +59,10 @@ def test_labels_that_are_none(labels, samples):
 )
 def test_outputs_that_have_no_such_class(label, shape):
     with pytest.raises(AccuracyError):
-        LabelCheck(np.array([label]), 1).take(np.zeros(shape), np.zeros(shape))
+        LabelCheck(np.array([label]), 1, 1).take(np.zeros(shape), np.zeros(shape))
+
+
+def test_scores_that_are_not_numbers_are_wrong():
+    rows = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    scores = _scores([0, 1], rows, np.full_like(rows, np.nan))
+    assert (scores.float_top1, scores.npu_top1) == (1.0, 0.0)

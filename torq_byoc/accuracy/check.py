@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,10 @@ from torq_byoc.quantize.user_metric import Metric, evaluate_metric
 
 LAYER_SAMPLES = 4
 """Samples on which every layer is looked at; outputs are compared on all."""
+LINT_SAMPLES = 16
+"""Samples that lint looks at."""
+LOW_TOP1 = 0.7
+"""Part of the labels that a float model has right below which its data may be in another form than it wants."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ def check(
     evaluation = EvaluationData(stages.prepared, data)
     session = Session(stages, evaluation, layer_samples, keep_outputs=metric is not None)
     _check_names(thresholds, session)
+    _check_labels(thresholds, session)
     session.run(step)
     results = evaluate_metric(metric, stacked(session.wanted), stacked(session.found)) if metric else {}
     _check_metric_names(thresholds, results)
@@ -118,7 +124,7 @@ def check(
         metric=results,
         misses=misses(thresholds, outputs, rows, scores, results, deviations),
         cause=cause,
-        lint=_lint(stages, [feeds for feeds, _ in session.close], calibration),
+        lint=_lint(stages, evaluation, scores, calibration),
         notes=(*session.notes, *facts.notes, *facts.warnings),
     )
 
@@ -128,6 +134,15 @@ def _check_names(thresholds: Thresholds, session: Session) -> None:
         [name for part in session.parts for name in (part.output, f"{part.output}/{part.name}")],
         [name for layer in session.layers.layers for name in (layer.node, layer.tensor)],
     )
+
+
+def _check_labels(thresholds: Thresholds, session: Session) -> None:
+    if thresholds.labels.min_top1 is not None and session.labels is None:
+        raise AccuracyError(
+            "the thresholds have a limit for labelled data, and the data has no labels",
+            where="labels.min_top1",
+            remedy="put an array `labels` into the data, one integer a row, or take the limit out",
+        )
 
 
 def _check_metric_names(thresholds: Thresholds, results: Mapping[str, float]) -> None:
@@ -142,7 +157,11 @@ def _check_metric_names(thresholds: Thresholds, results: Mapping[str, float]) ->
 
 
 def _lint(
-    stages: Stages, feeds: Sequence[Mapping[str, np.ndarray]], calibration: Mapping[str, np.ndarray] | None
+    stages: Stages, evaluation: EvaluationData, scores: LabelScores | None, calibration: Mapping[str, np.ndarray] | None
 ) -> tuple[LintFinding, ...]:
+    """Labels are looked at where the float model fails them: only then can the form of the data be why."""
     given = tuple(samples(stages.prepared, calibration)) if calibration and not stages.carries_scales else ()
-    return lint(Subject(stages.prepared, stages.precise, feeds, given))
+    feeds = tuple(islice(evaluation, LINT_SAMPLES))
+    fails = scores is not None and scores.float_top1 < LOW_TOP1 and evaluation.rows == 1
+    labels = evaluation.labels[: len(feeds)] if fails and evaluation.labels is not None else None
+    return lint(Subject(stages.prepared, stages.precise, feeds, given, labels))

@@ -26,6 +26,7 @@ class EvaluationData:
 
     Attributes:
         count: number of samples.
+        rows: how many rows of the first input array one sample takes.
         labels: the array "labels", of all files together; None without.
 
     Raises:
@@ -35,6 +36,8 @@ class EvaluationData:
 
     def __init__(self, model: onnx.ModelProto, source: str | Path | Arrays) -> None:
         self._model = model
+        first = model.graph.input[0].type.tensor_type.shape.dim
+        self.rows = first[0].dim_value if first else 1
         self._blocks = tuple(_blocks(source))
         labels: list[np.ndarray | None] = []
         self.count = 0

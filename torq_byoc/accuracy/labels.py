@@ -47,16 +47,17 @@ class LabelCheck:
     Args:
         labels: int[rows], a class for every row of the first input array.
         samples: how many inferences these rows make.
+        rows: how many of these rows one inference takes.
 
     Raises:
         AccuracyError: the labels are no classes, or their number is not that of the rows.
     """
 
-    def __init__(self, labels: np.ndarray, samples: int) -> None:
+    def __init__(self, labels: np.ndarray, samples: int, rows: int) -> None:
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise _unfit(f"they are {labels.dtype}{list(labels.shape)}", "give one integer a row of the input arrays")
-        if not samples or labels.size % samples:
-            raise _unfit(f"{labels.size} labels, {samples} inferences", "give one label a row of the input arrays")
+        if labels.size != samples * rows:
+            raise _unfit(f"{labels.size} labels, {samples * rows} rows", "give one label a row of the input arrays")
         self._labels = labels.reshape(samples, -1)
         self._sample = 0
         self._answers: list[np.ndarray] = []
@@ -102,10 +103,14 @@ class LabelCheck:
 
 
 def _ranks(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """For each row how many classes come before the right one; among equal scores the first class does."""
+    """For each row how many classes come before the right one; among equal scores the first class does.
+
+    A right class without a number for a score comes last.
+    """
     own = np.take_along_axis(scores, labels[:, None].astype(np.int64), axis=1)
     before = np.arange(scores.shape[1])[None] < labels[:, None]
-    return np.count_nonzero((scores > own) | ((scores == own) & before), axis=1)
+    ranks = np.count_nonzero((scores > own) | ((scores == own) & before), axis=1)
+    return np.where(np.isnan(own[:, 0]), scores.shape[1], ranks)
 
 
 def _unfit(why: str, remedy: str) -> AccuracyError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ class OutputRow:
         output, part: names; equal for an output of one piece.
         figures: against the float model.
         lost: it is one constant on the NPU, and none in float.
+        not_numbers: how many values are NaN on the NPU.
         dead: channels of it of which the same is true.
         agreement: part of the places at which the largest channel is the same one; None for parts without channels.
         points: some values as (float model, NPU), for pictures.
@@ -29,6 +31,7 @@ class OutputRow:
     part: str
     figures: Figures
     lost: bool
+    not_numbers: int
     dead: tuple[int, ...]
     agreement: float | None
     points: tuple[tuple[float, float], ...] = ()
@@ -47,6 +50,7 @@ class OutputCheck:
 
     def __init__(self, parts: Iterable[OutputPart]) -> None:
         self._parts = [(part, _box(part), Comparison(), Comparison()) for part in parts]
+        self._not_numbers: Counter[tuple[str, str]] = Counter()
         self._points: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {}
 
     def take(self, wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> None:
@@ -55,6 +59,8 @@ class OutputCheck:
             pair = wanted[part.output], found[part.output].reshape(wanted[part.output].shape)
             wanted_part, found_part = (part.of(values).reshape(1, -1) for values in pair)
             whole.update(wanted_part, found_part)
+            if found_part.dtype.kind not in "biu":
+                self._not_numbers[part.output, part.name] += int(np.isnan(found_part.astype(np.float64)).sum())
             self._points.setdefault((part.output, part.name), _points(wanted_part[0], found_part[0]))
             if box is not None:
                 wanted_box, found_box = (values[box] for values in pair)
@@ -68,6 +74,7 @@ class OutputCheck:
                 part.name,
                 whole.figures(),
                 bool(whole.dead_channels()),
+                self._not_numbers[part.output, part.name],
                 channels.dead_channels(),
                 channels.agreement(),
                 self._points.get((part.output, part.name), ()),

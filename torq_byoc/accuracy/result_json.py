@@ -41,6 +41,7 @@ def _output(row: OutputRow) -> dict[str, Any]:
         "part": row.part,
         **_figures(row.figures),
         "lost": row.lost,
+        "not_numbers": row.not_numbers,
         "dead_channels": list(row.dead),
         "agreement": row.agreement,
     }

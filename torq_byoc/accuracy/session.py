@@ -58,7 +58,9 @@ class Session:
         self.reference, self.notes = _reference(stages, next(iter(evaluation)))
         self._imports = _import_check(self.reference, stages)
         self.outputs, self.layers = OutputCheck(self.parts), LayerCheck(stages)
-        self.labels = LabelCheck(evaluation.labels, evaluation.count) if evaluation.labels is not None else None
+        self.labels = None
+        if evaluation.labels is not None:
+            self.labels = LabelCheck(evaluation.labels, evaluation.count, evaluation.rows)
         self.close: list[tuple[Feeds, Arrays]] = []
         self.wanted: list[Arrays] = []
         self.found: list[Arrays] = []

@@ -28,6 +28,7 @@ program that differs from its integer reference.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -151,10 +152,19 @@ def thresholds_of(data: Mapping[str, Any]) -> Thresholds:
         msgspec.ValidationError: an unknown key, a wrong type, or a value out of range.
     """
     found = msgspec.convert(data, Thresholds, strict=False)
+    given: list[msgspec.Struct] = [found.outputs, found.layers, found.labels, *found.metric.values()]
     for limits, kind in ((found.outputs, OutputLimits), (found.layers, LayerLimits)):
-        for own in limits.names.values():
-            msgspec.convert(own, kind, strict=False)
+        given += [msgspec.convert(own, kind, strict=False) for own in limits.names.values()]
+    for struct in given:
+        _check_finite(struct)
     return found
+
+
+def _check_finite(limits: msgspec.Struct) -> None:
+    for field in limits.__struct_fields__:
+        value = getattr(limits, field)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise msgspec.ValidationError(f"{field} is {value}; a limit is a finite number")
 
 
 def _overridden(limits: Any, kind: Any, own: Mapping[str, float | str | None]) -> Any:

@@ -71,6 +71,9 @@ def _output_misses(thresholds: Thresholds, rows: Iterable[OutputRow]) -> Iterato
         where = row.output if row.part == row.output else f"{row.output}/{row.part}"
         if row.lost:
             yield Miss("outputs", where, "lost", None, None, f"{where} is one constant on the NPU, and none in float")
+        if row.not_numbers:
+            values = f"{row.not_numbers} of {row.figures.elements} values"
+            yield Miss("outputs", where, "not_numbers", row.not_numbers, 0, f"{where}: {values} are NaN on the NPU")
         limits, figures = thresholds.outputs.of(row.output, row.part), row.figures
         low = (
             ("min_cosine", figures.cosine, limits.min_cosine),

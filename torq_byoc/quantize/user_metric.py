@@ -38,7 +38,9 @@ def load_metric(text: str) -> Metric:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a file that exits must not decide how this process ends
         raise _FILE.refusal(path, f"{type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -59,7 +61,9 @@ def evaluate_metric(
     name = getattr(metric, "__name__", SINGLE)
     try:
         result = metric(wanted, found)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as above
         raise AccuracyError(
             "the metric fails",
             where=name,
@@ -67,14 +71,20 @@ def evaluate_metric(
             remedy="it gets two mappings of output names to arrays whose first axis counts samples",
         ) from error
     values = dict(result) if isinstance(result, Mapping) else {SINGLE: result}
-    try:
-        numbers = {str(key): float(value) for key, value in values.items()}
-    except (TypeError, ValueError) as error:
-        raise _no_numbers(name, str(error)) from error
+    if not values:
+        raise _no_numbers(name, "it returns an empty mapping")
+    numbers = {str(key): _number(name, value) for key, value in values.items()}
     strange = [key for key, value in numbers.items() if not math.isfinite(value)]
     if strange:
         raise _no_numbers(name, f"{', '.join(strange)} is not finite")
     return numbers
+
+
+def _number(name: str, value: object) -> float:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise _no_numbers(name, f"it returns {value!r:.80}")
+    return float(array.reshape(())[()])
 
 
 def _no_numbers(name: str, why: str) -> AccuracyError:

@@ -14,6 +14,8 @@ from torq_byoc.relay_patterns.composites import float_activation
 from torq_byoc.relay_patterns.lowering import Lowering
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
+_ENDLESS = 2.0**62
+"""Stands for any bias far beyond the register."""
 _NARROW = 127
 _WIDE = 32767
 _NARROW_SOURCE = (1, *range(_NARROW, 1, -1), *range(_WIDE, _WIDE - _NARROW, -1))
@@ -90,8 +92,9 @@ def _applied(accumulators: np.ndarray, r: Rescale, out: QuantParams) -> np.ndarr
 
 
 def _bias(source: QuantParams, affine: Affine, out: QuantParams, weight: int) -> int:
-    """The offset and the zero point in units of a code / weight."""
-    return round(affine.offset / (affine.factor * source.scale) * weight) - weight * source.zero_point
+    """The offset and the zero point in units of a code / weight; beyond 62 bits it is no longer told apart."""
+    steps = affine.offset / (affine.factor * source.scale) * weight
+    return round(max(-_ENDLESS, min(steps, _ENDLESS))) - weight * source.zero_point
 
 
 def lower_float(low: Lowering, x: str, affine: Affine) -> str:

@@ -11,6 +11,7 @@ from torq_byoc.relay_patterns.view import (
     Operand,
     Quantization,
     View,
+    constant_value,
     dtype_of,
     op_name,
     quantization_of,
@@ -19,6 +20,7 @@ from torq_byoc.relay_patterns.view import (
 
 ACTIVATION_TYPES = ("int8", "uint8", "int16")
 MAX_RANK = 8
+_ELEMENTWISE = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "power", "nn.prelu"))
 
 
 def common_reasons(view: View) -> list[str]:
@@ -36,7 +38,7 @@ def common_reasons(view: View) -> list[str]:
             reasons.append(f"{op_name(call)} has rank {int(call.ty.ndim)}, above {MAX_RANK}")
         if 0 in (shape_of(call) or ()):
             reasons.append(f"{op_name(call)} has an empty result")
-        reasons += _quantization_reasons(call)
+        reasons += _quantization_reasons(call) + _constant_reasons(call)
     return list(dict.fromkeys(reasons))
 
 
@@ -48,6 +50,18 @@ def _quantization_reasons(call: Call) -> list[str]:
         return [f"{op_name(call)} has a scale or zero point that is not constant"]
     if not np.all(np.isfinite(quant.scale)) or np.any(quant.scale <= 0):
         return [f"{op_name(call)} has a scale that is not a positive finite number"]
+    return []
+
+
+def _constant_reasons(call: Call) -> list[str]:
+    """Numbers that no rescale, table or product can be made of."""
+    if op_name(call) not in _ELEMENTWISE:
+        return []
+    constants = [value for value in map(constant_value, call.args) if value is not None and value.dtype.kind == "f"]
+    if any(np.isnan(value).any() for value in constants):
+        return [f"{op_name(call)} has a constant that is NaN"]
+    if op_name(call) == "relax.power" and any(np.isinf(value).any() for value in constants):
+        return [f"{op_name(call)} has an infinite constant"]
     return []
 
 

@@ -71,7 +71,7 @@ def _function(view: View, x: np.ndarray) -> np.ndarray:
 
 
 def affine_form(view: View, expr: relax.Expr) -> Affine | None:
-    """The group's value ``expr`` as clip(a * x + b) of the group's tensor, or None."""
+    """The group's value ``expr`` as clip(a * x + b) of the group's tensor, a and b finite, or None."""
     value = view.resolve(expr)
     if not isinstance(value, Call):
         return Affine() if isinstance(value, relax.Var) else None
@@ -90,7 +90,8 @@ def affine_form(view: View, expr: relax.Expr) -> Affine | None:
     if (left is None) == (right is None):
         return None
     inner = affine_form(view, value.args[0] if left is None else value.args[1])
-    return None if inner is None else _combined(name, inner, left, right)
+    found = None if inner is None else _combined(name, inner, left, right)
+    return found if found is not None and np.isfinite((found.factor, found.offset)).all() else None
 
 
 def _combined(name: str, inner: Affine, left: float | None, right: float | None) -> Affine | None:

@@ -12,14 +12,17 @@ from torq_byoc.accuracy.lint.subject import Subject
 
 
 def non_finite(subject: Subject) -> Iterator[LintFinding]:
-    """Constants that hold NaN or infinity, and the first tensors that become so on the evaluation data."""
+    """Constants that hold NaN or infinity, and the first tensors that become so on the evaluation data.
+
+    Infinity alone may be a mask.
+    """
     for tensor in subject.prepared.graph.initializer:
         values = numpy_helper.to_array(tensor)
         bad = _count(values)
         if bad:
             yield LintFinding(
                 "non-finite",
-                Severity.ERROR,
+                Severity.ERROR if np.isnan(values).any() else Severity.NOTE,
                 tensor.name,
                 f"{bad} of {values.size} stored values are NaN or infinite",
                 "export the model again from a checkpoint without them",
