@@ -13,7 +13,7 @@ from schedules.pipelines import walk
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.flow import NOTHING, Flow
-from torq_byoc.schedules.fusion.band_flow import BandSteps, NodeStep, alone
+from torq_byoc.schedules.fusion.band_flow import BandSteps, GroupFlow, NodeStep
 from torq_byoc.schedules.fusion.band_kinds import NodeLoads
 from torq_byoc.schedules.slice_costs import SliceCost
 
@@ -75,16 +75,16 @@ def test_a_band_loads_for_later_nodes_while_the_earlier_ones_run() -> None:
     opening = [(2600, 1000, 0), (4200, 300, 1500)]
     others = [(2100, 1000, 0), (0, 300, 1500)] * 2
     cycles = [(load / rate, work, store / rate) for load, work, store in opening + others]
-    assert alone(bands, 1, config, free, overlapping=True) == pytest.approx(walked(cycles))
+    assert GroupFlow(bands, 1, config, free, overlapping=True).alone() == pytest.approx(walked(cycles))
     apart = [walked(cycles[first : first + 2]) for first in (0, 2, 4)]
-    assert alone(bands, 1, config, free, overlapping=False) == pytest.approx(sum(apart))
+    assert GroupFlow(bands, 1, config, free, overlapping=False).alone() == pytest.approx(sum(apart))
 
 
 def test_slices_wait_where_the_outer_axis_moves_on() -> None:
     config, rate = NpuConfig(), NpuConfig().dma_bytes_per_cycle
     cost = SliceCost(5000, jobs=2, tasks=2, program_bytes=0, program_peak=0)
     step = NodeStep(cost, NodeLoads((100, 1), (8000, 1), (0, 0), 100), True)
-    found = alone((BandSteps(4, (step,)),), 3, config, CostWeights(0, 0, 0, 0), overlapping=True)
+    found = GroupFlow((BandSteps(4, (step,)),), 3, config, CostWeights(0, 0, 0, 0), overlapping=True).alone()
     assert found == pytest.approx((100 + 8000 * 3 + 100) / rate + 12 * 5000)
 
 
@@ -94,7 +94,8 @@ def test_the_first_block_of_sequencer_code_is_in_place() -> None:
     cost = SliceCost(0, jobs=1, tasks=1, program_bytes=0, program_peak=0)
     step = NodeStep(cost, NodeLoads((1000, 1), (0, 0), (0, 0), 0), True)
     few, many = (
-        alone((BandSteps(bands, (step,)),), 1, config, CostWeights(18, 13, 0, 0), overlapping=True) for bands in (3, 30)
+        GroupFlow((BandSteps(bands, (step,)),), 1, config, CostWeights(18, 13, 0, 0), overlapping=True).alone()
+        for bands in (3, 30)
     )
     assert few == pytest.approx(3 * 1000 / rate)
     assert many == pytest.approx((30 * 1000 + 30 * 49 - 640) / rate)

@@ -14,9 +14,10 @@ from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.node_tiles import scheduled_function
-from torq_byoc.schedules.plan import Plan, Schedule, Scheduler
+from torq_byoc.schedules.plan import Schedule, Scheduler
 from torq_byoc.schedules.techniques import Techniques
 from torq_byoc.schedules.tensor_expressions import defined_ops
+from torq_byoc.schedules.unit_plan import Plan, Settled
 
 BUDGETS: tuple[float, ...] = (1.0, 0.9, 0.8, 0.65, 0.5)
 """Shares of the LRAM that a schedule may plan with, tried until its tiles can be laid out."""
@@ -57,6 +58,8 @@ class CandidateSearch:
         self.graph, self.options, self.clock, self.share = graph, options, clock, share
         self._schedulers: dict[tuple[float, int], Scheduler] = {}
         self._priced: PricedGroups = {}
+        self._laid_out: set[Settled] = set()
+        self._failed: dict[Settled, LramOverflowError] = {}
 
     def candidate(self, planned: Callable[[Scheduler], Plan], limit: float = float("inf")) -> Candidate | None:
         """Schedule with as much LRAM as leads to a layout; in the last resort without fused groups (effort 0).
@@ -66,7 +69,7 @@ class CandidateSearch:
             limit: cycles that it may be expected to take.
 
         Returns:
-            None when more cycles than the limit are expected.
+            None when more cycles than the limit are expected, or when that is a candidate already.
 
         Raises:
             LramOverflowError: no share of the LRAM leads to a layout.
@@ -77,15 +80,20 @@ class CandidateSearch:
             with self.clock.stage("schedule"):
                 scheduler = self._scheduler(*attempt)
                 plan = planned(scheduler)
-                if plan.expected > limit:
+                settled = plan.settled
+                if plan.expected > limit or settled in self._laid_out:
                     return None
+                if settled in self._failed:
+                    continue
                 schedule = scheduler.schedule(plan)
             try:
-                return self._laid_out(schedule)
-            except LramOverflowError:
-                if attempt == attempts[-1]:
-                    raise
-        raise AssertionError("the last attempt either returns or raises")
+                candidate = self._with_program(schedule)
+            except LramOverflowError as error:
+                self._failed[settled] = error
+            else:
+                self._laid_out.add(settled)
+                return candidate
+        raise self._failed[settled]
 
     def _scheduler(self, budget: float, effort: int) -> Scheduler:
         """A scheduler for a share of the LRAM."""
@@ -100,7 +108,7 @@ class CandidateSearch:
             )
         return self._schedulers[key]
 
-    def _laid_out(self, schedule: Schedule) -> Candidate:
+    def _with_program(self, schedule: Schedule) -> Candidate:
         """The candidate of a schedule, its tiles in LRAM."""
         observed = self.options.observe is not None
         levels = [("scheduled/tir", _scheduled_text(self.graph, schedule))] if observed else []

@@ -1,7 +1,8 @@
 """The fastest of several candidates: no heuristic of the search may lose to the plan that does without it.
 
-A rival is made of a chosen candidate's request by taking something away: fused groups, half of the slices, half of the
-LRAM.  It is laid out and simulated where it may be faster, and the faster one of the two goes on.
+A rival is made of a chosen candidate's request by taking something away (fused groups, half of the slices, half of the
+LRAM) or by choosing groups for the chain as a whole.  It is laid out and simulated where it may be faster, and the
+faster one of the two goes on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
 LESS_MEMORY_EFFORT = 2
 """Effort from which on the plans of machines with less LRAM are tried."""
+SMALL = 1_200
+"""Jobs of a program up to which making another one takes little of the time of the search for it."""
 WORTH_HALVING = 0.02
 """Cycles in which programs are loaded over those of everything, from which on half the slices may be faster."""
 
@@ -31,7 +34,8 @@ WORTH_HALVING = 0.02
 def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
     """The candidate that the search prefers, or a rival that simulates faster.
 
-    Rivals without fused groups are tried unless a record fixes the groups.  Those with half the slices (every slice
+    Rivals without fused groups and, for small programs, with groups chosen for the chain as a whole are tried unless a
+    record fixes the groups.  Those with half the slices (every slice
     loads programs of its own, so more slices may take longer) and, from effort 2 on, with less LRAM are tried unless
     a record fixes a node.
 
@@ -44,7 +48,7 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
         LramOverflowError: an operator cannot be tiled into the LRAM.
         ScheduleError: a record fixes what is not possible.
     """
-    chosen = _with_or_without_groups(graph, options, clock)
+    chosen = _with_any_groups(graph, options, clock)
     for rival_of in (_planned_with_less, _on_half_the_slices) if _is_free(graph, options) else ():
         chosen = _faster(chosen, rival_of(graph, options, chosen, clock))
     return chosen
@@ -62,13 +66,18 @@ def _attempted(make: Callable[..., Candidate | None], *arguments: Any) -> Candid
         return None
 
 
-def _with_or_without_groups(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
+def _with_any_groups(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
+    """The fastest of what the search prefers, no groups at all, and the groups of the fastest chain."""
     search = CandidateSearch(graph, options, clock)
     chosen = search.candidate(Scheduler.best)
     assert chosen is not None, "there is no limit to what it may cost"
-    if not chosen.schedule.groups or (options.decisions and options.decisions.groups is not None):
+    if options.decisions and options.decisions.groups is not None:
         return chosen
-    return _faster(chosen, _attempted(search.candidate, Scheduler.without_groups, PLAUSIBLE * chosen.schedule.expected))
+    others = [Scheduler.without_groups, Scheduler.best_chain]
+    for planned in others if len(chosen.generated.program.jobs) <= SMALL else others[:1]:
+        limit = PLAUSIBLE * chosen.schedule.expected
+        chosen = _faster(chosen, _attempted(search.candidate, planned, limit))
+    return chosen
 
 
 def _planned_with_less(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:

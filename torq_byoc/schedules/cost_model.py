@@ -72,8 +72,18 @@ class CostWeights:
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False):
-    """Estimated cost of a node: cycles alone and among its neighbours, busy cycles of each stage, bytes, LRAM demand,
-    tiles."""
+    """Estimated cost of a node.
+
+    Attributes:
+        cycles, chained: alone and among its neighbours.
+        dma_in, dma_out, slices: busy cycles of each stage.
+        in_bytes, out_bytes: through DMA.
+        demand: bytes of LRAM.
+        tiles: steps.
+        flow: its pipeline with all of its code; a rough estimate has arrays of one.
+        constants: cycles in which the first step loads constants and programs.
+        share: of the tensors that come from XRAM, what the first step needs (see ``chain.Unit``).
+    """
 
     cycles: float
     chained: float
@@ -84,6 +94,14 @@ class Cost(msgspec.Struct, frozen=True, gc=False):
     out_bytes: float
     demand: int
     tiles: int
+    flow: Flow
+    constants: float
+    share: float
+
+    @property
+    def largest(self) -> float:
+        """Cycles of the largest transfer among the first step's constants: a node seldom has two large ones."""
+        return self.constants
 
     @property
     def nbytes(self) -> float:
@@ -149,7 +167,16 @@ def estimate(
         out_bytes,
         demand,
         int(moved.tiles[0]),
+        flow,
+        float(constants[0]),
+        _first_share(model, residency, moved),
     )
+
+
+def _first_share(model: NodeModel, residency: Residency, moved: Traffic) -> float:
+    """Of the tensors that come from XRAM, what the first tile needs."""
+    streamed = (s.nbytes for s in model.streams if s.position is not None and not residency.inputs[s.position])
+    return float(moved.first_data[0]) / max(1.0, sum(streamed))
 
 
 def _work(

@@ -7,17 +7,19 @@ scheduled TIR function of each node (``regions``).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.errors import ScheduleError, TorqError
 from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.schedules.cost_model import CostWeights
+from torq_byoc.schedules.chain import Unit, chained
+from torq_byoc.schedules.cost_model import FEWER_TILES, CostWeights
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
+from torq_byoc.schedules.fusion.chain_search import fastest_chain
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
 from torq_byoc.schedules.fusion.pricing import GroupChoice
-from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, SegmentSpace
+from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, PricedSegments, SegmentSpace
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.node_tiles import tiles_of
@@ -28,6 +30,7 @@ from torq_byoc.schedules.residency import Planner, storages, streamed_reads
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.techniques import ALL, Techniques
 from torq_byoc.schedules.tiles import Tile
+from torq_byoc.schedules.unit_plan import Plan, units_of
 
 __all__ = ["DecisionRecord", "NodeDecision", "NodeSchedule", "Schedule", "Tile", "schedule"]
 
@@ -112,48 +115,6 @@ def schedule(
     return scheduler.schedule(scheduler.best())
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Groups and residency, priced.
-
-    Attributes:
-        groups: first and last node of every fused group.
-        units: groups and the nodes between them, in order.
-        choices: the cheapest decision of every unit; None where it does not fit.
-        live: resident storages beside every unit.
-        chosen: all resident storages.
-    """
-
-    groups: tuple[tuple[int, int], ...]
-    units: tuple[tuple[int, int], ...]
-    choices: tuple[Choice | GroupChoice | None, ...]
-    live: tuple[frozenset[str], ...]
-    chosen: frozenset[str]
-
-    @property
-    def expected(self) -> float:
-        """Cycles of all units, one among the other."""
-        return sum(
-            choice.cost.chained if isinstance(choice, Choice) else choice.chained for choice in self.choices if choice
-        )
-
-    @property
-    def cost(self) -> float:
-        """Rank of all units together."""
-        return sum(choice.rank[0] if choice else float("inf") for choice in self.choices)
-
-
-def units_of(count: int, groups: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Groups and the single nodes between them, in order."""
-    units: list[tuple[int, int]] = []
-    for first, last in (*groups, (count, count)):
-        start = units[-1][1] + 1 if units else 0
-        units += [(index, index) for index in range(start, first)]
-        if first < count:
-            units.append((first, last))
-    return units
-
-
 class Scheduler:
     """The search behind ``schedule``, whose arguments it takes: models and spaces shared between nodes of equal
     signature.
@@ -222,13 +183,24 @@ class Scheduler:
         """The groups of the record, else residency and groups in turn, each chosen for what the other one was."""
         if self.techniques.fusion and self.overrides.groups is not None:
             return self._fixed_plan(self.overrides.groups)
+        return self._in_turns(self._proposed, lambda plan: plan.cost)
+
+    def best_chain(self) -> Plan:
+        """As ``best``, with groups chosen for the chain as a whole: priced with what lies between units, which leads to
+        plans that are faster in many networks and slower in some."""
+        if self.techniques.fusion and self.overrides.groups is not None:
+            return self._fixed_plan(self.overrides.groups)
+        return self._in_turns(self._proposed_chain, lambda plan: plan.chain_cost)
+
+    def _in_turns(self, proposed: Callable[[Plan], tuple[tuple[int, int], ...]], cost: Callable[[Plan], float]) -> Plan:
+        """Groups for the residency of the plan so far, and residency for them, as long as that makes it cheaper."""
         best = self.without_groups()
         for _ in range(_ROUNDS[self.effort] if self.techniques.fusion else 0):
-            groups = self._proposed(best)
+            groups = proposed(best)
             if groups == best.groups:
                 break
             plan = self._plan(groups)
-            if plan.cost >= best.cost:
+            if cost(plan) >= cost(best):
                 break
             best = plan
         return best
@@ -276,20 +248,64 @@ class Scheduler:
         chosen = planner.run(_SWEEPS[self.effort])
         live = [frozenset(live) for live in planner.live]
         choices = [choose(number, residents) for number, residents in enumerate(live)]
-        return Plan(groups, tuple(units), tuple(choices), tuple(live), chosen)
+        end = chained(map(self._unit, choices, live))
+        return Plan(groups, tuple(units), tuple(choices), tuple(live), chosen, end)
+
+    def _unit(self, choice: Choice | GroupChoice | None, live: frozenset[str]) -> Unit | None:
+        """A priced decision beside what is resident, as a part of a chain; None where it does not fit."""
+        if choice is None:
+            return None
+        cost = choice.cost if isinstance(choice, Choice) else choice
+        flow, crowding = cost.flow, choice.crowding if isinstance(choice, GroupChoice) else 0.0
+        room = max(0, self.config.lram_usable - sum(self.nbytes[name] for name in live) - cost.demand)
+        return Unit(
+            flow,
+            min(cost.constants, flow.loads),
+            min(cost.largest, flow.loads),
+            cost.share,
+            room / self.config.dma_bytes_per_cycle,
+            cost.tiles,
+            FEWER_TILES * cost.tiles + crowding,
+        )
 
     def _proposed(self, plan: Plan) -> tuple[tuple[int, int], ...]:
-        """The groups that pay with the residency of a plan."""
+        """The groups that pay with the residency of a plan, each priced by itself."""
+        alone, segments = self._priced(self._live(plan))
+        return tuple(self.search.best_groups([choice.cost if choice else None for choice in alone], segments))
+
+    def _proposed_chain(self, plan: Plan) -> tuple[tuple[int, int], ...]:
+        """The groups of the fastest chain with the residency of a plan."""
+        live = self._live(plan)
+        alone, segments = self._priced(live)
+        units = {
+            last: [
+                (first, unit)
+                for first, choice in ending
+                if (unit := self._unit(choice, self._beside(live, first, last))) is not None
+            ]
+            for last, ending in segments.items()
+        }
+        return tuple(fastest_chain(list(map(self._unit, alone, live)), units))
+
+    def _live(self, plan: Plan) -> list[frozenset[str]]:
+        """What a plan keeps resident beside every node."""
         chosen = [storage for storage in self.storages if storage.name in plan.chosen]
-        live = [{s.name for s in chosen if s.first <= index <= s.last} for index in range(len(self.nodes))]
-        choices = [self._choice(index, frozenset(names)) for index, names in enumerate(live)]
+        return [frozenset(s.name for s in chosen if s.first <= index <= s.last) for index in range(len(self.nodes))]
+
+    def _priced(self, live: Sequence[frozenset[str]]) -> tuple[list[Choice | None], PricedSegments]:
+        """Every node on its own, and the segments that may be fused, beside what is resident."""
+        alone = [self._choice(index, names) for index, names in enumerate(live)]
 
         def choose(first: int, last: int, space: SegmentSpace) -> GroupChoice | None:
-            names = frozenset().union(*live[first : last + 1]) - space.segment.kept
-            return self._group_choice(space, names)
+            return self._group_choice(space, self._beside(live, first, last))
 
-        costs = [choice.cost if choice else None for choice in choices]
-        return tuple(self.search.best_groups(costs, choose))
+        return alone, self.search.priced_segments([choice.cost if choice else None for choice in alone], choose)
+
+    def _beside(self, live: Sequence[frozenset[str]], first: int, last: int) -> frozenset[str]:
+        """What is resident beside a segment and not kept by it."""
+        space = self.search.space(first, last)
+        kept = space.segment.kept if space else frozenset()
+        return frozenset().union(*live[first : last + 1]) - kept
 
     def _group_choice(
         self, space: SegmentSpace, live: frozenset[str], fixed: GroupDecision | None = None

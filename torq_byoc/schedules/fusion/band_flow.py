@@ -31,27 +31,17 @@ class BandSteps(NamedTuple):
     steps: tuple[NodeStep, ...]
 
 
-def alone(
-    run: tuple[BandSteps, ...], runs: int, config: NpuConfig, weights: CostWeights, *, overlapping: bool
-) -> float:
-    """Cycles of a group on its own, its first block of sequencer code in place.
+@dataclass(frozen=True)
+class GroupFlow:
+    """The bands of a group as pipelines.
 
-    Args:
+    Attributes:
         run: the bands of a run along the inner axis, in order.
         runs: how many runs follow one another.
         config: the machine.
         weights: constants of the model.
         overlapping: whether the loads of a band may begin before the band before has ended.
     """
-    group = _Group(run, runs, config, weights, overlapping)
-    _, code = group.flow(1.0)
-    flow, _ = group.flow(max(0.0, code - config.nss_block_bytes) / max(code, 1.0))
-    return float(flow.through)
-
-
-@dataclass(frozen=True)
-class _Group:
-    """The bands of a group; see ``alone``."""
 
     run: tuple[BandSteps, ...]
     runs: int
@@ -59,7 +49,17 @@ class _Group:
     weights: CostWeights
     overlapping: bool
 
-    def flow(self, share: float) -> tuple[Flow, float]:
+    def chained(self) -> Flow:
+        """The pipeline of all bands, all of their sequencer code loaded."""
+        return self._all(1.0)[0]
+
+    def alone(self) -> float:
+        """Cycles of the group on its own, its first block of sequencer code in place."""
+        _, code = self._all(1.0)
+        flow, _ = self._all(max(0.0, code - self.config.nss_block_bytes) / max(code, 1.0))
+        return float(flow.through)
+
+    def _all(self, share: float) -> tuple[Flow, float]:
         """The pipeline of all bands with a share of the sequencer code, and bytes of all that code."""
         flow, code = self._run(share, first=True)
         if self.runs > 1:
@@ -73,7 +73,7 @@ class _Group:
         flow, code = NOTHING, 0.0
         for number, kind in enumerate(self.run):
             opening, more = self._band(kind, share, turns=not number, stays=first and not number, programs=first)
-            flow, code = flow.then(opening, overlapping=self.overlapping), code + more
+            flow, code = flow.then(opening, overlapping=self.overlapping or not number), code + more
             if kind.times > 1:
                 same, more = self._band(kind, share, turns=False, stays=False, programs=False)
                 flow = flow.then(same.times(kind.times - 1, overlapping=self.overlapping), overlapping=self.overlapping)

@@ -6,6 +6,7 @@ Bands between the ends of a run along the axis that is cut are alike, so a few o
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -92,6 +93,13 @@ class Division:
         )
         operands = len(self.segment.sources.intersection(self.kinds[0].held)) + len(self._constant_loads)
         return most + word * (operands + len(self.segment.nodes))
+
+    def largest_constants(self) -> int:
+        """Bytes of the constants of the node of the first band that has most."""
+        nbytes = Counter[int]()
+        for load in self._constants[0]:
+            nbytes[load.constant[0]] += load.part.nbytes
+        return max(nbytes.values(), default=0)
 
     def transfers(self, resident: frozenset[str]) -> int:
         """Stores of all bands, and those of their loads that every band does, programs not counted."""
@@ -214,6 +222,12 @@ class Division:
         """For every kind of band the bytes of what it holds of each tensor."""
         stored = self._stored
         return tuple([{name: stored(name, region) for name, region in kind.held.items()} for kind in self.kinds])
+
+    def first_share(self, resident: frozenset[str]) -> float:
+        """The largest part of a tensor from XRAM that the first band reads; 0 where there is none."""
+        held, shapes = self.kinds[0].held, self.segment.shapes
+        streamed = (name for name in self.segment.sources - resident if name in held)
+        return max((held[name].size / math.prod(shapes[name]) for name in streamed), default=0.0)
 
     @cached_property
     def _source_loads(self) -> dict[str, int]:

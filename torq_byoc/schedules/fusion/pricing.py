@@ -14,7 +14,7 @@ from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights, loaded_early, programs_demand, rank_of
 from torq_byoc.schedules.flow import Flow
-from torq_byoc.schedules.fusion.band_flow import BandSteps, NodeStep, alone
+from torq_byoc.schedules.fusion.band_flow import BandSteps, GroupFlow, NodeStep
 from torq_byoc.schedules.fusion.division import Division
 from torq_byoc.schedules.record import GroupDecision
 from torq_byoc.schedules.slice_costs import SliceCost
@@ -27,8 +27,18 @@ parts lies in pieces, and what should be loaded early does not fit them."""
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """A priced decision: cycles among its neighbours, bytes through DMA and the cycles they take one by one, LRAM
-    demand, tiles; the division that it belongs to, and what is resident."""
+    """A priced decision.
+
+    Attributes:
+        decision: how the group is cut and run.
+        chained: cycles among its neighbours.
+        nbytes, transfers: bytes through DMA, and the cycles they take one by one.
+        demand: bytes of LRAM.
+        tiles: steps of all bands.
+        division, resident: what the decision belongs to, and which tensors are in LRAM as a whole.
+        constants, largest, share: of the first band, as ``chain.Unit`` has them.
+        crowding: cycles among ``chained`` that are there because the LRAM is nearly full.
+    """
 
     decision: GroupDecision
     chained: float
@@ -38,11 +48,20 @@ class GroupChoice:
     tiles: int
     division: PricedDivision
     resident: frozenset[str]
+    constants: float
+    largest: float
+    share: float
+    crowding: float
 
     @cached_property
     def cycles(self) -> float:
         """Cycles alone."""
         return self.division.alone(self.decision.buffers, self.resident, self.decision.split_axes)
+
+    @property
+    def flow(self) -> Flow:
+        """Its pipeline with all of its code."""
+        return self.division.flow(self.decision.buffers, self.resident, self.decision.split_axes)
 
     @cached_property
     def rank(self) -> tuple[float, float]:
@@ -57,6 +76,7 @@ class PricedDivision:
         self.division, self.segment, self.config, self.weights = division, division.segment, config, weights
         self._choices: dict[tuple[int, frozenset[str], tuple[int | None, ...] | None], GroupChoice] = {}
         self._work: dict[tuple[int | None, ...], _Work] = {}
+        self._flows: dict[tuple[int, frozenset[str], tuple[int | None, ...]], Flow] = {}
 
     def choice(
         self, buffers: int, resident: frozenset[str], split_axes: tuple[int | None, ...] | None = None
@@ -89,22 +109,45 @@ class PricedDivision:
         if buffers == 2:
             flow = Flow.evenly(into, slices, out, fill, traffic[-1].stored / rate, count)
         demand = self.demand(buffers, resident) + programs_demand(work.program_peak, self.config)
-        early = loaded_early(fill - traffic[0].data / rate, demand, self.config)
+        constants = fill - traffic[0].data / rate
+        early = loaded_early(constants, demand, self.config)
         names = tuple(node.name for node in self.segment.nodes)
         cut = division.cut
         decision = GroupDecision(names, cut.axis, cut.size, axes, buffers, cut.outer, cut.parts)
         nbytes = fixed + loaded + work.program_bytes + stored
         crowded = cut.parts is not None and demand > CROWDED_SHARE * self.config.lram_usable
-        chained = float(flow.after(early)) * (CROWDED_COST if crowded else 1.0)
-        return GroupChoice(decision, chained, nbytes, nbytes / rate, demand, work.tiles, self, resident)
+        chained = float(flow.after(early))
+        crowding = (CROWDED_COST - 1) * chained if crowded else 0.0
+        return GroupChoice(
+            decision,
+            chained + crowding,
+            nbytes,
+            nbytes / rate,
+            demand,
+            work.tiles,
+            self,
+            resident,
+            constants,
+            division.largest_constants() / rate,
+            division.first_share(resident),
+            crowding,
+        )
 
     def alone(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> float:
         """Cycles of a decision when it has the LRAM to itself."""
         work, room = self._work[axes], self.config.lram_usable
         overlapping = buffers == 2 or self.demand(2, resident) + programs_demand(work.program_peak, self.config) <= room
-        return alone(
-            self._steps(work, resident), self.division.runs, self.config, self.weights, overlapping=overlapping
-        )
+        return self._group(work, resident, overlapping=overlapping).alone()
+
+    def flow(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> Flow:
+        """The pipeline of a decision among its neighbours."""
+        key = (buffers, resident, axes)
+        if key not in self._flows:
+            self._flows[key] = self._group(self._work[axes], resident, overlapping=buffers == 2).chained()
+        return self._flows[key]
+
+    def _group(self, work: _Work, resident: frozenset[str], *, overlapping: bool) -> GroupFlow:
+        return GroupFlow(self._steps(work, resident), self.division.runs, self.config, self.weights, overlapping)
 
     def _steps(self, work: _Work, resident: frozenset[str]) -> tuple[BandSteps, ...]:
         """The bands of a run, step by step."""

@@ -27,6 +27,8 @@ LEAST_SAVING = 200
 
 PricedGroups = dict[Hashable, GroupSpace]
 """Decisions of segments by what they have in common: signatures of their nodes, wiring, what leaves them."""
+PricedSegments = Mapping[int, Sequence[tuple[int, GroupChoice]]]
+"""For every last node, the first nodes of segments and how they would be run."""
 
 
 @dataclass(frozen=True)
@@ -109,27 +111,22 @@ class GroupSearch:
             self._spaces[key] = None if segment is None else self._share(segment)
         return self._spaces[key]
 
-    def best_groups(
-        self,
-        costs: Sequence[Cost | None],
-        choose: Callable[[int, int, SegmentSpace], GroupChoice | None],
-    ) -> list[tuple[int, int]]:
-        """Segments (first, last) whose fusion saves most in total, in order.
+    def best_groups(self, costs: Sequence[Cost | None], segments: PricedSegments) -> list[tuple[int, int]]:
+        """Segments (first, last) whose fusion saves most in total, each of them priced by itself, in order.
 
         Args:
             costs: every node on its own; None where it does not fit.
-            choose: the cheapest decision of a segment with what is left of the LRAM.
+            segments: what may be fused (see ``priced_segments``).
         """
         count = len(self.nodes)
         alone = [cost.rank[0] if cost else float("inf") for cost in costs]
         least = [0.0] * (count + 1)
         taken: list[int | None] = [None] * (count + 1)
-        options = self._options(costs, choose)
         for end in range(1, count + 1):
             least[end] = least[end - 1] + alone[end - 1]
-            for first, rank in options.get(end - 1, ()):
-                if least[first] + rank < least[end]:
-                    least[end], taken[end] = least[first] + rank, first
+            for first, choice in segments.get(end - 1, ()):
+                if least[first] + choice.rank[0] < least[end]:
+                    least[end], taken[end] = least[first] + choice.rank[0], first
         groups = []
         end = count
         while end:
@@ -139,13 +136,16 @@ class GroupSearch:
             end = end - 1 if start is None else start
         return groups[::-1]
 
-    def _options(
-        self,
-        costs: Sequence[Cost | None],
-        choose: Callable[[int, int, SegmentSpace], GroupChoice | None],
-    ) -> dict[int, list[tuple[int, float]]]:
-        """For every last node, the first nodes of priced segments and their ranks."""
-        options: dict[int, list[tuple[int, float]]] = {}
+    def priced_segments(
+        self, costs: Sequence[Cost | None], choose: Callable[[int, int, SegmentSpace], GroupChoice | None]
+    ) -> PricedSegments:
+        """The segments whose fusion may save something, each with its decision.
+
+        Args:
+            costs: every node on its own; None where it does not fit.
+            choose: the cheapest decision of a segment with what is left of the LRAM.
+        """
+        segments: dict[int, list[tuple[int, GroupChoice]]] = {}
         for first in range(len(self.nodes)):
             idle = 0.0
             for last in range(first, min(first + self.longest, len(self.nodes))):
@@ -158,8 +158,8 @@ class GroupSearch:
                     continue
                 choice = choose(first, last, space)
                 if choice is not None:
-                    options.setdefault(last, []).append((first, choice.rank[0]))
-        return options
+                    segments.setdefault(last, []).append((first, choice))
+        return segments
 
     def _barred(self, segment: Segment) -> bool:
         return bool(self.alone & {node.name for node in segment.nodes} or self.outside & segment.kept)
