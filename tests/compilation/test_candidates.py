@@ -1,8 +1,9 @@
-"""Several candidates: what is compiled is never slower than the same search without fused groups."""
+"""Several candidates: what is compiled is never slower than the same search without fused groups, or for the chain."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
@@ -12,13 +13,14 @@ import pytest
 
 import torq_byoc
 from tests.codegen.infra import convolution
+from tests.schedules.cases import per_channel
 from torq_byoc.compilation import candidates, rivals
 from torq_byoc.compilation.candidates import Candidate
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.programs import compile_graph
 from torq_byoc.compilation.rivals import fastest_candidate
-from torq_byoc.errors import ScheduleError
+from torq_byoc.errors import LramOverflowError, ScheduleError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
@@ -26,6 +28,7 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.timing import simulate_timeline
 from torq_byoc.schedules.plan import Scheduler, schedule
 from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.unit_plan import Plan
 
 UNFUSED = DecisionRecord(groups=())
 
@@ -164,3 +167,87 @@ def test_a_rival_that_wins_is_what_the_observer_sees_last(
     unfused = replace(options, decisions=UNFUSED, observe=alone.__setitem__)
     assert partition == compile_graph("chain", graph, unfused)
     assert seen == alone
+
+
+def _with_head(layers: int, channels: int, extent: int, classes: int) -> OpGraph:
+    """Convolutions, then a layer whose weights take longer to load than everything before takes to compute."""
+    rng = np.random.default_rng(layers)
+    builder = GraphBuilder("head")
+    x = builder.input("x", (1, channels, extent, extent), DType.INT8)
+    for index in range(layers):
+        x = convolution(builder, rng, x, channels, 3, 1, 1, f"conv{index}")
+    values = channels * extent * extent
+    flat = builder.emit("reshape", [x], (1, values), DType.INT8, hint="flat")
+    weights = builder.constant(rng.integers(-127, 128, (values, classes)).astype(np.int8), "weights")
+    rescale = per_channel(classes, axis=-1)
+    builder.output(builder.emit("matmul", [flat, weights], (1, classes), DType.INT8, rescale=rescale, hint="fc"))
+    return builder.finish()
+
+
+def _chained(scheduler: Scheduler) -> Plan:
+    return scheduler.best_chain(3)
+
+
+def _planned(graph: OpGraph, planned: Callable[[Scheduler], Plan]) -> tuple[Plan, int]:
+    """A plan, and its simulated cycles."""
+    scheduler = Scheduler(graph, NpuConfig())
+    plan = planned(scheduler)
+    return plan, candidates.generate(graph, scheduler.schedule(plan), NpuConfig()).timeline.total_cycles
+
+
+def test_the_fastest_chain_wins_where_the_sum_of_prices_misleads() -> None:
+    """Fusing the head with the layer before it saves what no price of either shows: its weights are loaded beside the
+    layers before."""
+    graph = _with_head(3, 24, 6, 384)
+    (by_price, slower), (chain, faster) = (_planned(graph, p) for p in (Scheduler.best, _chained))
+    assert chain.groups != by_price.groups and faster < slower
+    chosen = fastest_candidate(graph, Options(), StageClock())
+    assert chosen.cycles == faster
+    again = fastest_candidate(graph, Options(decisions=chosen.schedule.record), StageClock())
+    assert again.generated.program.to_sections() == chosen.generated.program.to_sections()
+
+
+def test_the_fastest_chain_loses_harmlessly() -> None:
+    graph = _with_head(2, 32, 6, 256)
+    (_, faster), (chain, slower) = (_planned(graph, p) for p in (Scheduler.best, _chained))
+    assert chain.expected < _planned(graph, Scheduler.best)[0].expected and slower > faster
+    assert _cycles(graph, Options()) == faster
+
+
+def test_no_other_chain_is_looked_for_in_large_programs(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _with_head(3, 24, 6, 384)
+    fastest_candidate(graph, Options(), StageClock())
+    assert counted == {"searches": 1, "tiled": 3, "generated": 3}
+    counted.clear()
+    monkeypatch.setattr(rivals, "LARGE", 0)
+    monkeypatch.setattr(Scheduler, "best_chain", None)
+    assert _cycles(graph, Options()) == _planned(graph, Scheduler.best)[1]
+    assert counted["generated"] == 2 + 1  # the last one is ``_planned``'s
+
+
+@pytest.mark.parametrize(("promising", "programs"), [(0.95, 2), (1.0, 3)])
+def test_in_larger_programs_a_chain_must_promise_more(
+    counted: Counter[str], monkeypatch: pytest.MonkeyPatch, promising: float, programs: int
+) -> None:
+    """The chain of this graph is expected to take 97 % of the first candidate's cycles."""
+    monkeypatch.setattr(rivals, "SMALL", 0)
+    monkeypatch.setattr(rivals, "PROMISING", promising)
+    fastest_candidate(_with_head(3, 24, 6, 384), Options(), StageClock())
+    assert counted["generated"] == programs
+
+
+def test_equal_plans_have_one_program(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a plan that was laid out nor one that could not be is laid out again, whichever way it was found."""
+    graph = _chain(1, 8, 24)
+    fastest_candidate(graph, Options(), StageClock())
+    assert counted == {"searches": 1, "tiled": 1, "generated": 1}
+    counted.clear()
+
+    def overflowing(*_: Any, **__: Any) -> Any:
+        counted["generated"] += 1
+        raise LramOverflowError("too large", where="here", why="it is", remedy="none")
+
+    monkeypatch.setattr(candidates, "generate", overflowing)
+    with pytest.raises(LramOverflowError, match="too large"):
+        fastest_candidate(graph, Options(), StageClock())
+    assert counted["generated"] == counted["tiled"] < counted["searches"] == len(candidates.BUDGETS) + 1

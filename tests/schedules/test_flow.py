@@ -80,6 +80,21 @@ def test_a_band_loads_for_later_nodes_while_the_earlier_ones_run() -> None:
     assert GroupFlow(bands, 1, config, free, overlapping=False).alone() == pytest.approx(sum(apart))
 
 
+@given(st.lists(st.tuples(CYCLES, CYCLES, CYCLES), min_size=1, max_size=3), st.integers(1, 4), st.booleans())
+def test_no_load_is_between_the_first_work_of_a_band_alone_and_its_last_store(
+    nodes: Steps, bands: int, overlapping: bool
+) -> None:
+    """With one buffer the loads of every later band are; those of the first band lie before its work."""
+    config = NpuConfig()
+    rate = config.dma_bytes_per_cycle
+    steps = tuple(node(work, int(load * rate), 0, int(store * rate), 0, False) for load, work, store in nodes)
+    flow = GroupFlow((BandSteps(bands, steps),), 1, config, CostWeights(0, 0, 0, 0), overlapping=overlapping).chained()
+    moved = [(int(load * rate) / rate, work, int(store * rate) / rate) for load, work, store in nodes]
+    behind = [(0.0, work, store) for _, work, store in moved]
+    expected = walked(behind * bands) if overlapping else walked(behind) + (bands - 1) * walked(moved)
+    assert flow.work_store == pytest.approx(expected)
+
+
 def test_slices_wait_where_the_outer_axis_moves_on() -> None:
     config, rate = NpuConfig(), NpuConfig().dma_bytes_per_cycle
     cost = SliceCost(5000, jobs=2, tasks=2, program_bytes=0, program_peak=0)

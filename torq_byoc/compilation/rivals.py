@@ -25,8 +25,14 @@ PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
 LESS_MEMORY_EFFORT = 2
 """Effort from which on the plans of machines with less LRAM are tried."""
-SMALL = 1_200
-"""Jobs of a program up to which making another one takes little of the time of the search for it."""
+PROMISING = 0.95
+"""The same for a chain of groups where making its program takes a good part of the time of the search: such estimates
+err by a few percent."""
+SMALL, LARGE = 1_000, 2_000
+"""Jobs of a program up to which making another one takes little of the time of the search for it, and from which on no
+other chain of groups is looked for."""
+MANY_TURNS, ONE_TURN = 12, 1
+"""In which the groups of a chain are chosen, for small programs and for others."""
 WORTH_HALVING = 0.02
 """Cycles in which programs are loaded over those of everything, from which on half the slices may be faster."""
 
@@ -34,8 +40,8 @@ WORTH_HALVING = 0.02
 def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
     """The candidate that the search prefers, or a rival that simulates faster.
 
-    Rivals without fused groups and, for small programs, with groups chosen for the chain as a whole are tried unless a
-    record fixes the groups.  Those with half the slices (every slice
+    Rivals without fused groups and, unless the program is large, with groups chosen for the chain as a whole are tried
+    unless a record fixes the groups.  Those with half the slices (every slice
     loads programs of its own, so more slices may take longer) and, from effort 2 on, with less LRAM are tried unless
     a record fixes a node.
 
@@ -73,11 +79,18 @@ def _with_any_groups(graph: OpGraph, options: Options, clock: StageClock) -> Can
     assert chosen is not None, "there is no limit to what it may cost"
     if options.decisions and options.decisions.groups is not None:
         return chosen
-    others = [Scheduler.without_groups, Scheduler.best_chain]
-    for planned in others if len(chosen.generated.program.jobs) <= SMALL else others[:1]:
-        limit = PLAUSIBLE * chosen.schedule.expected
-        chosen = _faster(chosen, _attempted(search.candidate, planned, limit))
-    return chosen
+    limit = PLAUSIBLE * chosen.schedule.expected
+    chosen = _faster(chosen, _attempted(search.candidate, Scheduler.without_groups, limit))
+    return _faster(chosen, _attempted(_of_fastest_chain, search, chosen))
+
+
+def _of_fastest_chain(search: CandidateSearch, chosen: Candidate) -> Candidate | None:
+    """With the groups of the fastest chain; None where that promises too little for what it takes to try it."""
+    jobs = len(chosen.generated.program.jobs)
+    if jobs >= LARGE:
+        return None
+    limit, turns = (PLAUSIBLE, MANY_TURNS) if jobs <= SMALL else (PROMISING, ONE_TURN)
+    return search.candidate(lambda scheduler: scheduler.best_chain(turns), limit * chosen.schedule.expected)
 
 
 def _planned_with_less(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:

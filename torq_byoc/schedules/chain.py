@@ -80,22 +80,22 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
         4. Without double buffering the slices wait for loads inside the unit: what makes the way from its first work to
            its last store longer than both.
         """
-        flow, rest = unit.flow, (unit.flow.loads - unit.constants) / unit.steps
+        flow, steps = unit.flow, unit.steps
         waits = max(0.0, flow.work_store - flow.work - flow.stores)
-        begin, last = self.loads, 0.0
+        begin, last = self.loads, -math.inf
         if unit.constants > self.room:
             begin = max(begin, self.work + unit.largest - unit.constants)
         if unit.share:
             begin = max(begin, self.storing + unit.share * (self.stores - self.storing) - unit.constants)
-            last = self.stores + rest
-        work = max(begin + flow.load_work, self.work + flow.work + waits, last + flow.work / unit.steps)
+            last = self.stores + (flow.loads - unit.constants) / steps
+        work = max(begin + flow.load_work, self.work + flow.work + waits, last + flow.work / steps)
         loads = max(begin + flow.loads, last, work - unit.room)
         extra = self.extra + unit.extra
         if not flow.stores:
             return Cut(loads, work, unit.room, self.storing, self.stores, extra)
         stores = max(begin + flow.through, self.work + flow.work_store, self.stores + flow.stores)
-        stores = max(stores, work + flow.stores / unit.steps)
-        storing = min(stores, work - flow.work + flow.work / unit.steps)
+        stores = max(stores, last + (flow.work + flow.stores) / steps)
+        storing = min(stores, work - flow.work + flow.work / steps)
         return Cut(loads, work, unit.room, storing, stores, extra)
 
     def beaten_by(self, other: Cut) -> bool:

@@ -14,7 +14,7 @@ from torq_byoc.errors import ScheduleError, TorqError
 from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.chain import Unit, chained
-from torq_byoc.schedules.cost_model import FEWER_TILES, CostWeights
+from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
 from torq_byoc.schedules.fusion.chain_search import fastest_chain
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
@@ -30,7 +30,7 @@ from torq_byoc.schedules.residency import Planner, storages, streamed_reads
 from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.techniques import ALL, Techniques
 from torq_byoc.schedules.tiles import Tile
-from torq_byoc.schedules.unit_plan import Plan, units_of
+from torq_byoc.schedules.unit_plan import Plan, unit_of, units_of
 
 __all__ = ["DecisionRecord", "NodeDecision", "NodeSchedule", "Schedule", "Tile", "schedule"]
 
@@ -183,19 +183,27 @@ class Scheduler:
         """The groups of the record, else residency and groups in turn, each chosen for what the other one was."""
         if self.techniques.fusion and self.overrides.groups is not None:
             return self._fixed_plan(self.overrides.groups)
-        return self._in_turns(self._proposed, lambda plan: plan.cost)
+        return self._in_turns(self._proposed, lambda plan: plan.cost, _ROUNDS[self.effort])
 
-    def best_chain(self) -> Plan:
-        """As ``best``, with groups chosen for the chain as a whole: priced with what lies between units, which leads to
-        plans that are faster in many networks and slower in some."""
+    def best_chain(self, turns: int) -> Plan:
+        """As ``best``, with groups chosen for the chain as a whole.
+
+        It is priced with what lies between units, which makes for faster plans in many networks and for slower ones in
+        some.  Nearly all of that comes with the first turn, which costs little after ``best``.
+
+        Args:
+            turns: of choosing groups and residency, at most as many as the effort allows ``best``.
+        """
         if self.techniques.fusion and self.overrides.groups is not None:
             return self._fixed_plan(self.overrides.groups)
-        return self._in_turns(self._proposed_chain, lambda plan: plan.chain_cost)
+        return self._in_turns(self._proposed_chain, lambda plan: plan.end.price, min(turns, _ROUNDS[self.effort]))
 
-    def _in_turns(self, proposed: Callable[[Plan], tuple[tuple[int, int], ...]], cost: Callable[[Plan], float]) -> Plan:
+    def _in_turns(
+        self, proposed: Callable[[Plan], tuple[tuple[int, int], ...]], cost: Callable[[Plan], float], turns: int
+    ) -> Plan:
         """Groups for the residency of the plan so far, and residency for them, as long as that makes it cheaper."""
         best = self.without_groups()
-        for _ in range(_ROUNDS[self.effort] if self.techniques.fusion else 0):
+        for _ in range(turns if self.techniques.fusion else 0):
             groups = proposed(best)
             if groups == best.groups:
                 break
@@ -248,25 +256,18 @@ class Scheduler:
         chosen = planner.run(_SWEEPS[self.effort])
         live = [frozenset(live) for live in planner.live]
         choices = [choose(number, residents) for number, residents in enumerate(live)]
-        end = chained(map(self._unit, choices, live))
+        end = chained(self._chain(choices, live))
         return Plan(groups, tuple(units), tuple(choices), tuple(live), chosen, end)
 
-    def _unit(self, choice: Choice | GroupChoice | None, live: frozenset[str]) -> Unit | None:
-        """A priced decision beside what is resident, as a part of a chain; None where it does not fit."""
-        if choice is None:
-            return None
-        cost = choice.cost if isinstance(choice, Choice) else choice
-        flow, crowding = cost.flow, choice.crowding if isinstance(choice, GroupChoice) else 0.0
-        room = max(0, self.config.lram_usable - sum(self.nbytes[name] for name in live) - cost.demand)
-        return Unit(
-            flow,
-            min(cost.constants, flow.loads),
-            min(cost.largest, flow.loads),
-            cost.share,
-            room / self.config.dma_bytes_per_cycle,
-            cost.tiles,
-            FEWER_TILES * cost.tiles + crowding,
-        )
+    def _chain(
+        self, choices: Sequence[Choice | GroupChoice | None], live: Sequence[frozenset[str]]
+    ) -> list[Unit | None]:
+        """Priced decisions, each beside what is resident; None where one does not fit."""
+        return [self._unit(choice, names) if choice else None for choice, names in zip(choices, live, strict=True)]
+
+    def _unit(self, choice: Choice | GroupChoice, live: frozenset[str]) -> Unit:
+        """A priced decision beside what is resident, as a part of a chain."""
+        return unit_of(choice, sum(self.nbytes[name] for name in live), self.config)
 
     def _proposed(self, plan: Plan) -> tuple[tuple[int, int], ...]:
         """The groups that pay with the residency of a plan, each priced by itself."""
@@ -278,14 +279,10 @@ class Scheduler:
         live = self._live(plan)
         alone, segments = self._priced(live)
         units = {
-            last: [
-                (first, unit)
-                for first, choice in ending
-                if (unit := self._unit(choice, self._beside(live, first, last))) is not None
-            ]
+            last: [(first, self._unit(choice, self._beside(live, first, last))) for first, choice in ending]
             for last, ending in segments.items()
         }
-        return tuple(fastest_chain(list(map(self._unit, alone, live)), units))
+        return tuple(fastest_chain(self._chain(alone, live), units))
 
     def _live(self, plan: Plan) -> list[frozenset[str]]:
         """What a plan keeps resident beside every node."""

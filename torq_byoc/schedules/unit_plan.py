@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torq_byoc.schedules.chain import Cut
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.schedules.chain import Cut, Unit
+from torq_byoc.schedules.cost_model import FEWER_TILES
 from torq_byoc.schedules.decide import Choice
 from torq_byoc.schedules.fusion.pricing import GroupChoice
 from torq_byoc.schedules.record import GroupDecision, NodeDecision
@@ -49,10 +51,21 @@ class Plan:
         """Rank of all units together, each priced by itself."""
         return sum(choice.rank[0] if choice else float("inf") for choice in self.choices)
 
-    @property
-    def chain_cost(self) -> float:
-        """Price of all units as one chain."""
-        return self.end.price
+
+def unit_of(choice: Choice | GroupChoice, resident: int, config: NpuConfig) -> Unit:
+    """A priced decision as a part of a chain, beside so many bytes of resident tensors."""
+    cost = choice.cost if isinstance(choice, Choice) else choice
+    crowding = choice.crowding if isinstance(choice, GroupChoice) else 0.0
+    flow, room = cost.flow, max(0, config.lram_usable - resident - cost.demand)
+    return Unit(
+        flow,
+        min(cost.constants, flow.loads),
+        min(cost.largest, flow.loads),
+        cost.share,
+        room / config.dma_bytes_per_cycle,
+        cost.tiles,
+        FEWER_TILES * cost.tiles + crowding,
+    )
 
 
 def units_of(count: int, groups: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
