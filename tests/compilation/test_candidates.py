@@ -251,3 +251,20 @@ def test_equal_plans_have_one_program(counted: Counter[str], monkeypatch: pytest
     with pytest.raises(LramOverflowError, match="too large"):
         fastest_candidate(graph, Options(), StageClock())
     assert counted["generated"] == counted["tiled"] < counted["searches"] == len(candidates.BUDGETS) + 1
+
+
+@pytest.mark.parametrize("effort", [2, 3])
+def test_more_effort_never_loses_to_the_usual_one(effort: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the more thorough search is misled."""
+    graph, best = _chain(3, 8, 64), Scheduler.best
+    usual = Options(config=replace(NpuConfig(), lram_bytes=64 << 10))
+    thorough = replace(usual, effort=effort)
+    assert _cycles(graph, thorough) <= _cycles(graph, usual)
+
+    def misled(scheduler: Scheduler) -> Plan:
+        return best(scheduler) if scheduler.effort == 1 else scheduler.without_groups()
+
+    monkeypatch.setattr(Scheduler, "best", misled)
+    monkeypatch.setattr(rivals, "LARGE", 0)
+    assert _cycles(graph, usual) < _cycles(graph, replace(thorough, decisions=UNFUSED))
+    assert _cycles(graph, thorough) == _cycles(graph, usual)

@@ -23,6 +23,8 @@ from torq_byoc.schedules.record import DecisionRecord
 
 PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
+USUAL_EFFORT = 1
+"""Effort whose candidates are rivals of those of more effort."""
 LESS_MEMORY_EFFORT = 2
 """Effort from which on the plans of machines with less LRAM are tried."""
 PROMISING = 0.95
@@ -41,9 +43,9 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
     """The candidate that the search prefers, or a rival that simulates faster.
 
     Rivals without fused groups and, unless the program is large, with groups chosen for the chain as a whole are tried
-    unless a record fixes the groups.  Those with half the slices (every slice
-    loads programs of its own, so more slices may take longer) and, from effort 2 on, with less LRAM are tried unless
-    a record fixes a node.
+    unless a record fixes the groups.  Those with half the slices (every slice loads programs of its own, so more slices
+    may take longer) and, from effort 2 on, with less LRAM are tried unless a record fixes a node.  From effort 2 on,
+    what the usual effort finds is a rival as well: a more thorough search may still be misled.
 
     Args:
         graph: operators in topological order.
@@ -54,6 +56,15 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
         LramOverflowError: an operator cannot be tiled into the LRAM.
         ScheduleError: a record fixes what is not possible.
     """
+    chosen = _fastest_at_effort(graph, options, clock)
+    if options.effort <= USUAL_EFFORT or not _is_free(graph, options):
+        return chosen
+    usual = replace(options, effort=USUAL_EFFORT)
+    return _faster(chosen, _attempted(_fastest_at_effort, graph, usual, clock))
+
+
+def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
+    """The fastest of the candidates that a search of the requested effort leads to."""
     chosen = _with_any_groups(graph, options, clock)
     for rival_of in (_planned_with_less, _on_half_the_slices) if _is_free(graph, options) else ():
         chosen = _faster(chosen, rival_of(graph, options, chosen, clock))
@@ -112,7 +123,7 @@ def _on_half_the_slices(graph: OpGraph, options: Options, chosen: Candidate, clo
         return None
     decisions = options.decisions or DecisionRecord()
     half = replace(decisions, slices={node.name: slices for node in _scheduled(graph)})
-    return _attempted(fastest_candidate, graph, replace(options, decisions=half), clock)
+    return _attempted(_fastest_at_effort, graph, replace(options, decisions=half), clock)
 
 
 def _scheduled(graph: OpGraph) -> list[Node]:
