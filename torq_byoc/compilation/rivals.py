@@ -23,18 +23,17 @@ from torq_byoc.schedules.record import DecisionRecord
 
 PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
-USUAL_EFFORT = 1
-"""Effort whose candidates are rivals of those of more effort."""
-LESS_MEMORY_EFFORT = 2
-"""Effort from which on the plans of machines with less LRAM are tried."""
 PROMISING = 0.95
-"""The same for a chain of groups where making its program takes a good part of the time of the search: such estimates
-err by a few percent."""
+"""The same for the fastest chain of a program that is not small: estimates err by a few percent."""
 SMALL, LARGE = 1_000, 2_000
 """Jobs of a program up to which making another one takes little of the time of the search for it, and from which on no
 other chain of groups is looked for."""
 MANY_TURNS, ONE_TURN = 12, 1
 """In which the groups of a chain are chosen, for small programs and for others."""
+USUAL_EFFORT = 1
+"""Effort whose candidates are rivals of those of more effort."""
+LESS_MEMORY_EFFORT = 2
+"""Effort from which on the plans of machines with less LRAM are tried."""
 WORTH_HALVING = 0.02
 """Cycles in which programs are loaded over those of everything, from which on half the slices may be faster."""
 
