@@ -20,7 +20,8 @@ from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.planning.moves import all_weighted
 from torq_byoc.quantize.planning.price import total
 from torq_byoc.quantize.precision_plan import PrecisionPlan, TensorPrecision
-from torq_byoc.quantize.qdq import QdqWriter, Quantizable
+from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
+from torq_byoc.quantize.qdq.quantizable import Quantizable
 
 INT16 = TensorPrecision(dtype="int16")
 
@@ -87,12 +88,12 @@ def test_other_precisions_say_that_a_plan_has_no_effect():
 
 def _random_plan(model: onnx.ModelProto, rng: np.random.Generator) -> PrecisionPlan:
     """int16 for some tensors and bf16 for some operators."""
-    writer = QdqWriter(Quantizable(model, {}))
-    own = [name for name in writer.to_observe() if writer.leader(name) == name]
+    graph = IntegerGraph(model)
+    own = [name for name in graph.to_observe() if graph.leader(name) == name]
     return PrecisionPlan(
         dtype=str(rng.choice(["int8", "int8", "int16"])),
         tensors={name: TensorPrecision(dtype=str(rng.choice(["int8", "int16"]))) for name in own if rng.random() < 0.4},
-        nodes={node.name: "bf16" for node in writer.integer_nodes() if rng.random() < 0.25},
+        nodes={node.name: "bf16" for node in graph.integer_nodes() if rng.random() < 0.25},
     )
 
 

@@ -12,12 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 from torq_byoc.frontend import prepare
 from torq_byoc.quantize import quantization_of, quantize_model
 from torq_byoc.quantize.calibrate import calibrate
-from torq_byoc.quantize.choose_ranges import SAFE, choose_ranges
+from torq_byoc.quantize.choose_ranges import AUTO, SAFE, choose_ranges
 from torq_byoc.quantize.evaluation.distance import sqnr
 from torq_byoc.quantize.evaluation.evaluator import Evaluator
 from torq_byoc.quantize.evaluation.float64 import Float64Evaluator
 from torq_byoc.quantize.observers import Range
-from torq_byoc.quantize.qdq import AUTO
 
 SHAPE = (16, 32, 32)
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from torq_byoc.quantize.data import load_calibration
-from torq_byoc.quantize.qdq import quantization_of, quantize_model
+from torq_byoc.quantize.quantization import quantization_of, quantize_model
 
 __all__ = ["load_calibration", "quantization_of", "quantize_model"]

@@ -18,7 +18,7 @@ from torq_byoc.errors import QuantizationError, choose_from
 from torq_byoc.quantize.choose_ranges import AUTO, SAFE
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.judge import ENOUGH_SQNR, Judge, Score
-from torq_byoc.quantize.qdq import quantization_of
+from torq_byoc.quantize.quantization import quantization_of
 from torq_byoc.quantize.quantized import AppliedRewrite, Quantized
 from torq_byoc.quantize.rewrites import REWRITES, Candidate, Rewrite
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics

@@ -13,7 +13,9 @@ from torq_byoc.quantize.parameters import TensorQuantization
 from torq_byoc.quantize.planning.noise import NoiseMeter, measured, rounding
 from torq_byoc.quantize.planning.sources import rounded_weights, sources_of
 from torq_byoc.quantize.precision_plan import PrecisionPlan
-from torq_byoc.quantize.qdq import OPSETS, QdqWriter, Quantizable, quantizable, written
+from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
+from torq_byoc.quantize.qdq.quantizable import OPSETS, Quantizable, quantizable
+from torq_byoc.quantize.qdq.writer import written
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,7 @@ def meter() -> NoiseMeter:
     model, data = residual_mismatch()
     form = quantizable(model, OPSETS["int16"], correct_biases=False)
     feeds = [{"x": data["x"][i : i + 1]} for i in range(2)]
-    table = calibrate(form.model, feeds, QdqWriter(form).to_observe())
+    table = calibrate(form.model, feeds, IntegerGraph(form.model).to_observe())
     quantized, quantizations = written(form, {"minmax": table.ranges("minmax")}, PrecisionPlan())
     weights = rounded_weights(quantized, ["a", "c", "y"])
     runs = [Rerun(form.model, feed) for feed in feeds]

@@ -8,7 +8,7 @@ from onnx import numpy_helper
 from tests.quantize.planning.models import joined, residual_mismatch
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.planning.sources import Source, rounded_weights, sources_of
-from torq_byoc.quantize.qdq import Quantizable
+from torq_byoc.quantize.qdq.quantizable import Quantizable
 
 
 def test_causes_come_in_graph_order_with_weights_before_what_they_make():

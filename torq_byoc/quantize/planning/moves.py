@@ -15,7 +15,10 @@ from torq_byoc.quantize.planning.noise import NoiseMeter
 from torq_byoc.quantize.planning.price import Cost
 from torq_byoc.quantize.planning.sources import Source
 from torq_byoc.quantize.precision_plan import PrecisionPlan, TensorPrecision
-from torq_byoc.quantize.qdq import QdqWriter, Quantizable, Ranges
+from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
+from torq_byoc.quantize.qdq.quantizable import Quantizable
+from torq_byoc.quantize.qdq.scales import quantization_of_tensor
+from torq_byoc.quantize.qdq.writer import Ranges
 
 BF16_NOISE = 2.0**-15 / 12
 """Energy of rounding to 8 significant bits over the energy of the values: a step of 2**-7 of a value's binade."""
@@ -84,13 +87,13 @@ class Prices:
 
 def ranges_of(form: Quantizable, sources: Sequence[Source], meter: NoiseMeter, ranges: Ranges) -> Iterator[Move]:
     """Ranges by other methods that round the tensors with less error; they cost nothing."""
-    writer = QdqWriter(form)
+    graph = IntegerGraph(form.model)
     for position, source in enumerate(sources):
         if not source.tensors:
             continue
         present = meter.local_noise(source, meter.parameters)
         for method in sorted(ranges):
-            found = writer.activation(source.tensors[-1], ranges[method][source.tensors[-1]])
+            found = quantization_of_tensor(graph, source.tensors[-1], ranges[method][source.tensors[-1]])
             noise = meter.local_noise(source, dict.fromkeys(source.tensors, found))
             if noise < present:
                 entry = TensorPrecision(method=method)
@@ -128,7 +131,7 @@ def float_operators(
         meter: measures.
         prices: costs.
     """
-    writer = QdqWriter(form)
+    graph = IntegerGraph(form.model)
     nodes = {node.name: node for node in form.model.graph.node}
     borders = _borders(quantized)
     homes = {name: position for position, source in enumerate(sources) for name in source.tensors}
@@ -136,13 +139,13 @@ def float_operators(
     for position, source in enumerate(sources):
         if source.node not in meter.weights:
             continue
-        taken = taken_along(writer, nodes[source.node])
+        taken = taken_along(graph, nodes[source.node])
         weights = meter.weights[source.node][1].astype(np.float64)
-        stored = onnx.numpy_helper.to_array(writer.constants[nodes[source.node].input[1]]).astype(np.float64)
+        stored = onnx.numpy_helper.to_array(graph.constants[nodes[source.node].input[1]]).astype(np.float64)
         noise, energy = float(np.square(weights - stored).sum()), float(np.square(stored).sum())
         left = min(1.0, BF16_NOISE * energy / noise) if noise else 1.0
         cost = prices.of_bf16(source.node, [name for node in taken for name in borders.get(node, ())])
-        ends = (writer.leader(nodes[source.node].input[0]), nodes[taken[-1]].output[0])
+        ends = (graph.leader(nodes[source.node].input[0]), nodes[taken[-1]].output[0])
         touched = sorted({homes[name] for name in ends if name in homes})
         if left < 1.0:
             yield Move(position, left, cost, {}, taken, tuple((home, rounded[home]) for home in touched))
@@ -155,10 +158,10 @@ def _bf16_share(source: Source, meter: NoiseMeter) -> float:
     return BF16_NOISE * energy / present if present else 0.0
 
 
-def taken_along(writer: QdqWriter, node: onnx.NodeProto) -> tuple[str, ...]:
+def taken_along(graph: IntegerGraph, node: onnx.NodeProto) -> tuple[str, ...]:
     """The operator and those behind it that share its requantization."""
     found = [node.name]
-    while (behind := writer.absorbed(node.output[0])) is not None:
+    while (behind := graph.absorbed(node.output[0])) is not None:
         node = behind
         found.append(node.name)
     return tuple(found)
@@ -166,12 +169,12 @@ def taken_along(writer: QdqWriter, node: onnx.NodeProto) -> tuple[str, ...]:
 
 def all_weighted(form: Quantizable) -> PrecisionPlan:
     """The plan with every operator that has weights in bf16."""
-    writer = QdqWriter(form)
+    graph = IntegerGraph(form.model)
     taken = [
         name
-        for node in writer.integer_nodes()
-        if node.op_type in rules.WEIGHTED and node.input[1] in writer.constants
-        for name in taken_along(writer, node)
+        for node in graph.integer_nodes()
+        if node.op_type in rules.WEIGHTED and node.input[1] in graph.constants
+        for name in taken_along(graph, node)
     ]
     return PrecisionPlan(nodes=dict.fromkeys(taken, "bf16"))
 

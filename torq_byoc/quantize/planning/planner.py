@@ -25,15 +25,9 @@ from torq_byoc.quantize.planning.ranking import Step, plan_of, ranked
 from torq_byoc.quantize.planning.sources import rounded_weights, sources_of
 from torq_byoc.quantize.planning.target import PrecisionTarget, Reached
 from torq_byoc.quantize.precision_plan import PrecisionPlan
-from torq_byoc.quantize.qdq import (
-    OPSETS,
-    QdqWriter,
-    Quantizable,
-    Ranges,
-    quantizable,
-    write_plan,
-    written,
-)
+from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
+from torq_byoc.quantize.qdq.quantizable import OPSETS, Quantizable, quantizable
+from torq_byoc.quantize.qdq.writer import Ranges, write_plan, written
 
 Feed = Mapping[str, np.ndarray]
 
@@ -135,7 +129,9 @@ def _ready(model: onnx.ModelProto, calibration: Mapping[str, np.ndarray]) -> tup
 
 
 def _ranges(form: Quantizable, feeds: Sequence[Feed], methods: Sequence[str]) -> Ranges:
-    table = calibrate(form.model, feeds, QdqWriter(form).to_observe(absorbed=True), methods, None, form.watches)
+    table = calibrate(
+        form.model, feeds, IntegerGraph(form.model).to_observe(absorbed=True), methods, None, form.watches
+    )
     return {method: table.ranges(method) for method in methods}
 
 

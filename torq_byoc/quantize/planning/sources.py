@@ -12,7 +12,8 @@ from onnx import numpy_helper
 from torq_byoc.quantize import rules
 from torq_byoc.quantize.concat_scales import share_concat_scales
 from torq_byoc.quantize.parameters import TensorQuantization
-from torq_byoc.quantize.qdq import QdqWriter, Quantizable
+from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
+from torq_byoc.quantize.qdq.quantizable import Quantizable
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,13 @@ class Source:
 
 def sources_of(form: Quantizable) -> list[Source]:
     """All causes of error, in graph order."""
-    writer, model = QdqWriter(form), form.model
+    graph, model = IntegerGraph(form.model), form.model
     constants = {tensor.name for tensor in model.graph.initializer}
     makers = {name: node for node in model.graph.node for name in node.output}
     weighted = [
-        node.name for node in writer.integer_nodes() if node.op_type in rules.WEIGHTED and node.input[1] in constants
+        node.name for node in graph.integer_nodes() if node.op_type in rules.WEIGHTED and node.input[1] in constants
     ]
-    found = [*(Source(tensors=names) for names in _shared(writer)), *(Source(node=name) for name in weighted)]
+    found = [*(Source(tensors=names) for names in _shared(graph)), *(Source(node=name) for name in weighted)]
     order = {node.name: position for position, node in enumerate(model.graph.node)}
 
     def position(source: Source) -> tuple[int, bool]:
@@ -46,11 +47,11 @@ def sources_of(form: Quantizable) -> list[Source]:
     return sorted(found, key=position)
 
 
-def _shared(writer: QdqWriter) -> list[tuple[str, ...]]:
+def _shared(graph: IntegerGraph) -> list[tuple[str, ...]]:
     """Tensors with quantizations of their own, those that share one together: each is marked, and the marks shared."""
-    own = [name for name in writer.to_observe() if writer.leader(name) == name]
+    own = [name for name in graph.to_observe() if graph.leader(name) == name]
     marks = {name: TensorQuantization(np.float32(number), 0, "int16") for number, name in enumerate(own)}
-    marks = share_concat_scales(writer.integer_nodes(), marks, writer.integer_producer, writer.sole_integer_reader)
+    marks = share_concat_scales(graph.integer_nodes(), marks, graph.integer_producer, graph.sole_integer_reader)
     groups: dict[float, list[str]] = {}
     for name in own:
         groups.setdefault(float(marks[name].scale), []).append(name)

@@ -1,0 +1,118 @@
+"""From a float model to a QDQ model: calibrate, choose ranges, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+import onnx
+
+from torq_byoc.errors import CalibrationError
+from torq_byoc.quantize.calibrate import calibrate
+from torq_byoc.quantize.choose_ranges import (
+    AUTO,
+    SAFE,
+    RangeChoice,
+    choose_ranges,
+    methods_to_choose_from,
+    uniform_choice,
+)
+from torq_byoc.quantize.data import samples
+from torq_byoc.quantize.precision_plan import Dtype, PrecisionPlan
+from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
+from torq_byoc.quantize.qdq.quantizable import OPSETS, Quantizable, Watch, quantizable
+from torq_byoc.quantize.qdq.writer import QdqWriter, write_plan
+from torq_byoc.quantize.quantized import Quantized
+
+
+def quantize_model(
+    model: onnx.ModelProto,
+    calibration: Mapping[str, np.ndarray] | None,
+    *,
+    precision: str = "int8",
+    method: str = AUTO,
+    plan: PrecisionPlan | None = None,
+    progress: Callable[[], None] | None = None,
+    floats: Collection[str] = (),
+    correct_biases: bool = True,
+) -> onnx.ModelProto:
+    """The model of ``quantization_of``."""
+    return quantization_of(
+        model,
+        calibration,
+        precision=precision,
+        method=method,
+        plan=plan,
+        progress=progress,
+        floats=floats,
+        correct_biases=correct_biases,
+    ).model
+
+
+def quantization_of(
+    model: onnx.ModelProto,
+    calibration: Mapping[str, np.ndarray] | None,
+    *,
+    precision: str = "int8",
+    method: str = AUTO,
+    plan: PrecisionPlan | None = None,
+    progress: Callable[[], None] | None = None,
+    floats: Collection[str] = (),
+    watch: Watch | None = None,
+    correct_biases: bool = True,
+) -> Quantized:
+    """Quantize a prepared float model.
+
+    Args:
+        model: as ``frontend.prepare`` returns it: static shapes, batch norm folded.  Weights that it stores
+            as int8 codes keep them.
+        calibration: arrays by input name; the first axis counts samples.
+        precision: type of activations, "int8" or "int16"; weights are int8 a channel, biases int32.
+        method: calibrator (``observers.CALIBRATORS``), or ``AUTO``: the best for each tensor, which are the
+            extremes for int16, whose steps are too fine for a narrower range to gain anything.
+        plan: precision and method of every tensor, and nodes that stay float, in place of all three.
+        progress: called after each calibration sample.
+        floats: names of nodes that stay float.
+        watch: receives all tensors of every calibration sample.
+        correct_biases: take from biases what rounding the weights adds to the means of results.
+
+    Raises:
+        CalibrationError: the data does not fit the model, or is missing; there is no such method.
+        QuantizationError: the model's opset cannot be raised to one with per-channel QDQ, or the plan is not for it.
+    """
+    if calibration is None:
+        raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
+    form = quantizable(model, OPSETS[precision if plan is None else "int16"], correct_biases)
+    model, feeds = form.model, tuple(samples(form.model, calibration))
+    watches = (*form.watches, *((watch,) if watch else ()))
+    if plan is not None:
+        return _planned(form, feeds, plan, progress, watches)
+    choose = method == AUTO and precision == "int8"
+    methods = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
+    uniform = PrecisionPlan(dtype=cast(Dtype, precision), nodes=dict.fromkeys(floats, "bf16"))
+    table = calibrate(model, feeds, IntegerGraph(form.model, uniform).to_observe(), methods, progress, watches)
+    choice = uniform_choice(table, methods[0])
+    first = QdqWriter(form, uniform)
+    quantized = first.write(choice.ranges)
+    if choose:
+        choice = choose_ranges(model, feeds, table, quantized, first.parameters_for)
+        if set(choice.methods.values()) != {SAFE}:
+            quantized = QdqWriter(form, uniform).write(choice.ranges)
+    return Quantized(quantized, method, table, choice, form.given or model)
+
+
+def _planned(
+    form: Quantizable,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    plan: PrecisionPlan,
+    progress: Callable[[], None] | None,
+    watches: Sequence[Watch],
+) -> Quantized:
+    names = IntegerGraph(form.model).to_observe(absorbed=True)
+    table = calibrate(form.model, feeds, names, plan.methods, progress, watches)
+    ranges = {method: table.ranges(method) for method in plan.methods}
+    methods = {name: plan.method_of(name) for name in names if plan.range_of(name) is None}
+    taken = {name: ranges[method][name] for name, method in methods.items()}
+    choice = RangeChoice(taken, methods, 0.0)
+    return Quantized(write_plan(form, ranges, plan), plan.method, table, choice, form.given or form.model)
