@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torq_byoc
+from benchmarks.accuracy.sets import dead_channels, detector_head, outlier_block
 from tests.end_to_end.harness import compile_and_compare
 from tests.end_to_end.random_graphs import seeded_graph
 from tests.quantize.planning.models import heavy_tail, residual_mismatch
@@ -19,7 +20,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.planning.moves import all_weighted
 from torq_byoc.quantize.planning.price import total
-from torq_byoc.quantize.precision_plan import PrecisionPlan, TensorPrecision
+from torq_byoc.quantize.precision_plan import PlannedRewrite, PrecisionPlan, TensorPrecision
 from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
 from torq_byoc.quantize.qdq.quantizable import Quantizable
 
@@ -62,6 +63,35 @@ def test_a_float_model_is_planned_for_its_target():
     assert f"{len(compiled.planned.plan.tensors)} int16 tensors" in note
     again = torq_byoc.compile(model, precision="mixed", calibration=data, plan=compiled.planned.plan)
     assert again.to_bytes() == compiled.to_bytes()
+
+
+@pytest.mark.parametrize(("builder", "sqnr"), [(detector_head, 40.0), (outlier_block, 36.0)])
+def test_a_plan_with_rewrites_gives_its_program_again(builder, sqnr, tmp_path):
+    stress = builder(0)
+    data, file = stress.data(16, 1), tmp_path / "plan.json"
+    request = {"precision": "mixed", "calibration": data}
+    compiled = torq_byoc.compile(stress.model, target=torq_byoc.PrecisionTarget(sqnr=sqnr), **request)
+    assert compiled.planned.met and compiled.planned.plan.rewrites
+    file.write_text(compiled.planned.plan.dumps())
+    again = torq_byoc.compile(stress.model, plan=file, **request)
+    assert again.to_bytes() == compiled.to_bytes()
+    (name,) = {rewrite.name for rewrite in compiled.planned.plan.rewrites}
+    assert any(note.startswith(f"{name} at ") for note in compiled.facts.notes)
+
+
+@pytest.mark.parametrize(
+    ("builder", "rewrite"),
+    [
+        (detector_head, PlannedRewrite("concat_in_float", ("Concat_t11",))),
+        (dead_channels, PlannedRewrite("scale_outputs", ("Conv_t0",))),
+        (outlier_block, PlannedRewrite("equalize_channels", ("LayerNormalization_t0",), 0.5)),
+    ],
+)
+def test_programs_of_plans_with_rewrites_equal_their_references(builder, rewrite):
+    stress = builder(0)
+    data = stress.data(16, 1)
+    quantized = quantize_model(prepare(stress.model), data, plan=PrecisionPlan(rewrites=(rewrite,)))
+    compile_and_compare(quantized, {"x": data["x"][:1]}, NpuConfig(), precision="mixed")
 
 
 def test_a_missed_target_is_a_warning_with_both_numbers():

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.quantize.test_qdq import run
+from tests.quantize.test_quantization import run
 from torq_byoc.frontend import prepare
 from torq_byoc.quantize import quantize_model
 

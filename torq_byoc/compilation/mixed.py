@@ -32,15 +32,19 @@ def mixed_model(model: onnx.ModelProto, options: Options, clock: StageClock) -> 
         price = price_for(options.config)
         if options.plan is None:
             method = options.calibration_method
-            planned = plan_precision(model, calibration, price, options.target, method, options.progress)
+            planned = plan_precision(
+                model, calibration, price, options.target, method, options.progress, options.disabled_rewrites
+            )
         else:
-            planned = judged_plan(model, calibration, options.plan, price, options.target)
+            planned = judged_plan(model, calibration, options.plan, price, options.target, options.disabled_rewrites)
     with clock.stage("quantize"):
         return quantization_of(model, calibration, plan=planned.plan), planned
 
 
 def remarks(planned: Planned) -> Iterator[str]:
     """What the plan does and what it costs, as sentences."""
+    for rewrite in planned.plan.rewrites:
+        yield f"{rewrite.name} at {', '.join(rewrite.places)}"
     tensors, nodes = planned.plan.tensors.values(), len(planned.plan.nodes)
     wide = sum(planned.plan.dtype_of(name) == "int16" for name in planned.plan.tensors)
     ranges = sum(entry.method is not None or entry.low is not None for entry in tensors) - wide

@@ -72,7 +72,7 @@ def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -
         quantized, planned = mixed_model(prepared, options, clock)
         warnings = (*doubts(prepared, options.calibration), *quantized.table.doubts(), *missed(planned))
         notes = (*preparation.notes, *quantized.table.remarks(), *remarks(planned))
-        return NumericModel(prepared, quantized.model, precision, notes, warnings, quantized.summary, planned)
+        return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary, planned)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):
             prepared = prepare(plain)  # batch norms can be folded into weights now

@@ -7,7 +7,7 @@ have one.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +41,20 @@ class TensorPrecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     high: float | None = None
 
 
+class PlannedRewrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A rewrite of the float model before it is quantized.
+
+    Attributes:
+        name: of the rewrite.
+        places: names of the nodes that it may change; all of them have to be changed.
+        strength: how far it goes, where it has several.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    strength: float = 1.0
+
+
 class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Numbers of a whole model.
 
@@ -50,6 +64,8 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         method: calibrator of tensors that have none of their own.
         tensors: by name in the prepared model.
         nodes: operators that stay float, by name in the prepared model.
+        rewrites: what is done to the prepared model before, in order; names are then those of the result.
+        correct_biases: take from biases what rounding the weights adds to the means of results.
     """
 
     version: int = 0
@@ -57,6 +73,8 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     method: str = "minmax"
     tensors: dict[str, TensorPrecision] = {}
     nodes: dict[str, Literal["bf16"]] = {}
+    rewrites: tuple[PlannedRewrite, ...] = ()
+    correct_biases: bool = True
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -75,6 +93,10 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         """The range that the plan itself gives a tensor."""
         entry = self._of(tensor)
         return None if entry.low is None or entry.high is None else (entry.low, entry.high)
+
+    def with_float(self, nodes: Iterable[str]) -> PrecisionPlan:
+        """The plan with further operators that stay float."""
+        return msgspec.structs.replace(self, nodes={**self.nodes, **dict.fromkeys(nodes, "bf16")})
 
     def dumps(self) -> str:
         """JSON with sorted keys: the same for the same plan."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
 import numpy as np
@@ -20,10 +20,10 @@ from torq_byoc.quantize.choose_ranges import (
 )
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.precision_plan import Dtype, PrecisionPlan
-from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
 from torq_byoc.quantize.qdq.quantizable import OPSETS, Quantizable, Watch, quantizable
 from torq_byoc.quantize.qdq.writer import QdqWriter, write_plan
 from torq_byoc.quantize.quantized import Quantized
+from torq_byoc.quantize.rewrites.replay import replayed
 
 
 def quantize_model(
@@ -71,7 +71,8 @@ def quantization_of(
         precision: type of activations, "int8" or "int16"; weights are int8 a channel, biases int32.
         method: calibrator (``observers.CALIBRATORS``), or ``AUTO``: the best for each tensor, which are the
             extremes for int16, whose steps are too fine for a narrower range to gain anything.
-        plan: precision and method of every tensor, and nodes that stay float, in place of all three.
+        plan: what every tensor and operator gets, in place of ``precision``, ``method``, ``floats`` and
+            ``correct_biases``; its rewrites are applied before.
         progress: called after each calibration sample.
         floats: names of nodes that stay float.
         watch: receives all tensors of every calibration sample.
@@ -83,36 +84,41 @@ def quantization_of(
     """
     if calibration is None:
         raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
-    form = quantizable(model, OPSETS[precision if plan is None else "int16"], correct_biases)
-    model, feeds = form.model, tuple(samples(form.model, calibration))
-    watches = (*form.watches, *((watch,) if watch else ()))
     if plan is not None:
-        return _planned(form, feeds, plan, progress, watches)
+        return _planned(model, calibration, plan, progress, watch)
+    form = quantizable(model, OPSETS[precision], correct_biases, floats)
+    feeds = tuple(samples(form.model, calibration))
     choose = method == AUTO and precision == "int8"
     methods = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
-    uniform = PrecisionPlan(dtype=cast(Dtype, precision), nodes=dict.fromkeys(floats, "bf16"))
-    table = calibrate(model, feeds, IntegerGraph(form.model, uniform).to_observe(), methods, progress, watches)
+    writer = QdqWriter(form, PrecisionPlan(dtype=cast(Dtype, precision)))
+    table = calibrate(form.model, feeds, writer.graph.to_observe(), methods, progress, _watches(form, watch))
     choice = uniform_choice(table, methods[0])
-    first = QdqWriter(form, uniform)
-    quantized = first.write(choice.ranges)
+    quantized = writer.write(choice.ranges)
     if choose:
-        choice = choose_ranges(model, feeds, table, quantized, first.parameters_for)
+        choice = choose_ranges(form.model, feeds, table, quantized, writer.parameters_for)
         if set(choice.methods.values()) != {SAFE}:
-            quantized = QdqWriter(form, uniform).write(choice.ranges)
-    return Quantized(quantized, method, table, choice, form.given or model)
+            quantized = QdqWriter(form, writer.graph.plan).write(choice.ranges)
+    return Quantized(quantized, method, table, choice, model)
 
 
 def _planned(
-    form: Quantizable,
-    feeds: Sequence[Mapping[str, np.ndarray]],
+    model: onnx.ModelProto,
+    calibration: Mapping[str, np.ndarray],
     plan: PrecisionPlan,
     progress: Callable[[], None] | None,
-    watches: Sequence[Watch],
+    watch: Watch | None,
 ) -> Quantized:
-    names = IntegerGraph(form.model).to_observe(absorbed=True)
-    table = calibrate(form.model, feeds, names, plan.methods, progress, watches)
+    feeds = tuple(samples(model, calibration))
+    candidate = replayed(model, feeds, plan.rewrites)
+    form = quantizable(candidate.model, OPSETS["int16"], plan.correct_biases, candidate.floats)
+    names = form.graph().to_observe(absorbed=True)
+    table = calibrate(form.model, feeds, names, plan.methods, progress, _watches(form, watch))
     ranges = {method: table.ranges(method) for method in plan.methods}
     methods = {name: plan.method_of(name) for name in names if plan.range_of(name) is None}
     taken = {name: ranges[method][name] for name, method in methods.items()}
     choice = RangeChoice(taken, methods, 0.0)
-    return Quantized(write_plan(form, ranges, plan), plan.method, table, choice, form.given or form.model)
+    return Quantized(write_plan(form, ranges, plan), plan.method, table, choice, candidate.model)
+
+
+def _watches(form: Quantizable, watch: Watch | None) -> tuple[Watch, ...]:
+    return (*form.watches, *((watch,) if watch else ()))

@@ -21,6 +21,7 @@ class AppliedRewrite:
         places: nodes that it changed.
         reason: what spoke for it.
         before, after: SQNR of the worst part of the outputs in dB, on the samples it was judged on.
+        strength: how far it goes, where it has several alternatives.
     """
 
     name: str
@@ -28,6 +29,7 @@ class AppliedRewrite:
     reason: str
     before: float
     after: float
+    strength: float = 1.0
 
     def __str__(self) -> str:
         where = ", ".join(self.places[:3]) + (f" and {len(self.places) - 3} more" if len(self.places) > 3 else "")

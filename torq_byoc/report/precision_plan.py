@@ -21,6 +21,10 @@ def plan_facts(planned: Planned | None) -> dict[str, Any] | None:
         "int16_tensors": sorted(name for name in names if planned.plan.dtype_of(name) == "int16"),
         "other_ranges": sorted(name for name in names if planned.plan.dtype_of(name) == "int8"),
         "bf16_operators": sorted(planned.plan.nodes),
+        "rewrites": [
+            {"name": each.name, "places": list(each.places), "strength": each.strength}
+            for each in planned.plan.rewrites
+        ],
         "expected_cycles": planned.cost.cycles,
         "expected_int8_cycles": planned.int8_cost.cycles,
     }

@@ -42,7 +42,7 @@ def test_noise_of_all_causes_is_what_the_judge_finds(meter):
 
     model, data = residual_mismatch()
     sources = sources_of(Quantizable(meter.model, {}))
-    quantized = quantize_model(model, {"x": data["x"][:2]}, plan=PrecisionPlan(), correct_biases=False)
+    quantized = quantize_model(model, {"x": data["x"][:2]}, plan=PrecisionPlan(correct_biases=False))
     found = float(-10 * np.log10(meter.noise(sources)[0]))
     assert found == pytest.approx(meter.judge.of(quantized).sqnr, abs=0.3)
 

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 import pytest
+from msgspec.structs import replace
 from onnx import TensorProto
 
+from benchmarks.accuracy.sets import outlier_block
 from tests.quantize.planning.models import heavy_tail, joined, residual_mismatch
 from torq_byoc.errors import AccuracyError, QuantizationError
+from torq_byoc.frontend import prepare
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.judge import Judge
@@ -29,7 +32,7 @@ def price(model: onnx.ModelProto) -> Mapping[str, Cost]:
     cycles = {TensorProto.INT8: 100.0, TensorProto.INT16: 200.0}
 
     def cycles_of(node: onnx.NodeProto) -> float:
-        is_float = node.op_type == "Conv" and node.input[1] not in dequantized
+        is_float = node.op_type in ("Conv", "MatMul") and node.input[1] not in dequantized
         return 300.0 if is_float else cycles.get(dequantized.get(node.input[0]), 0.0)
 
     return {node.name: Cost(cycles_of(node), 10.0) for node in model.graph.node if not node.op_type.endswith("Linear")}
@@ -121,3 +124,30 @@ def test_all_numbers_of_a_target_count():
     assert target.met(Reached(31.0, 0.9995)) and not target.met(Reached(31.0, 0.99))
     assert target.noise == pytest.approx(10**-3)
     assert PrecisionTarget(cosine=0.9999).noise == pytest.approx(2e-4)
+
+
+def test_rewrites_are_planned_for_kept_in_the_plan_and_can_be_left_out():
+    stress = outlier_block(0)
+    model, data = prepare(stress.model), stress.data(16, 1)
+    target = PrecisionTarget(sqnr=30.0)
+    planned = plan_precision(model, data, price, target)
+    (rewrite,) = planned.plan.rewrites
+    assert planned.met and planned.int8.sqnr < 20.0, "8 bits everywhere are without rewrites"
+    assert rewrite.name == "equalize_channels" and rewrite.places == ("LayerNormalization_t0",)
+    assert not wide(planned.plan) and not planned.plan.nodes
+    again = judged_plan(model, data, PrecisionPlan.loads(planned.plan.dumps()), price, target)
+    assert (again.reached, again.cost, again.int8) == (planned.reached, planned.cost, planned.int8)
+    without = judged_plan(model, data, replace(planned.plan, rewrites=()), price, target)
+    disabled = judged_plan(model, data, planned.plan, price, target, disabled=["equalize_channels"])
+    assert without.reached == disabled.reached and disabled.plan.rewrites == () and not disabled.met
+    plain = plan_precision(model, data, price, target, disabled=["equalize_channels"])
+    assert plain.plan.rewrites == () and (wide(plain.plan) or plain.plan.nodes)
+
+
+def test_disabled_bias_correction_stays_so_in_the_plan():
+    model, data = joined()
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=20.0), disabled=["bias_correction"])
+    assert planned.plan == PrecisionPlan(correct_biases=False)
+    assert judged_plan(model, data, PrecisionPlan.loads(planned.plan.dumps()), price).reached == planned.reached
+    with pytest.raises(QuantizationError, match="there is no rewrite 'biases'"):
+        plan_precision(model, data, price, disabled=["biases"])

@@ -87,7 +87,7 @@ class Prices:
 
 def ranges_of(form: Quantizable, sources: Sequence[Source], meter: NoiseMeter, ranges: Ranges) -> Iterator[Move]:
     """Ranges by other methods that round the tensors with less error; they cost nothing."""
-    graph = IntegerGraph(form.model)
+    graph = form.graph()
     for position, source in enumerate(sources):
         if not source.tensors:
             continue
@@ -131,7 +131,7 @@ def float_operators(
         meter: measures.
         prices: costs.
     """
-    graph = IntegerGraph(form.model)
+    graph = form.graph()
     nodes = {node.name: node for node in form.model.graph.node}
     borders = _borders(quantized)
     homes = {name: position for position, source in enumerate(sources) for name in source.tensors}
@@ -169,7 +169,7 @@ def taken_along(graph: IntegerGraph, node: onnx.NodeProto) -> tuple[str, ...]:
 
 def all_weighted(form: Quantizable) -> PrecisionPlan:
     """The plan with every operator that has weights in bf16."""
-    graph = IntegerGraph(form.model)
+    graph = form.graph()
     taken = [
         name
         for node in graph.integer_nodes()

@@ -31,7 +31,7 @@ class Source:
 
 def sources_of(form: Quantizable) -> list[Source]:
     """All causes of error, in graph order."""
-    graph, model = IntegerGraph(form.model), form.model
+    graph, model = form.graph(), form.model
     constants = {tensor.name for tensor in model.graph.initializer}
     makers = {name: node for node in model.graph.node for name in node.output}
     weighted = [

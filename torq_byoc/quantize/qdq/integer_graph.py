@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
@@ -17,6 +19,7 @@ class IntegerGraph:
     Args:
         model: prepared, its weights floats.
         plan: types of tensors, and operators that stay float although they have an integer form.
+        floats: names of more of these.
 
     Attributes:
         nodes: of the graph, in order.
@@ -26,8 +29,9 @@ class IntegerGraph:
         inside: tensors that are not rounded, for they lie between the operators of an element-wise function.
     """
 
-    def __init__(self, model: onnx.ModelProto, plan: PrecisionPlan | None = None) -> None:
+    def __init__(self, model: onnx.ModelProto, plan: PrecisionPlan | None = None, floats: Collection[str] = ()) -> None:
         self.plan = plan or PrecisionPlan()
+        self._kept_float = {*self.plan.nodes, *floats}
         graph = model.graph
         self.nodes = graph.node
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -50,7 +54,8 @@ class IntegerGraph:
 
     def has_integer_form(self, node: onnx.NodeProto) -> bool:
         """Whether a node computes with integers."""
-        if node.op_type not in rules.QUANTIZED or node.domain not in ("", "ai.onnx") or node.name in self.plan.nodes:
+        standard = node.op_type in rules.QUANTIZED and node.domain in ("", "ai.onnx")
+        if not standard or node.name in self._kept_float:
             return False
         if not all(name in self._floats for name in node.output if name):
             return False

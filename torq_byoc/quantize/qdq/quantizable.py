@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from onnx import version_converter
 from torq_byoc.errors import QuantizationError
 from torq_byoc.frontend.float_weights import StoredWeights, float_weights, stored_weights
 from torq_byoc.quantize.bias_correction import InputMeans
+from torq_byoc.quantize.precision_plan import PrecisionPlan
+from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
 
 OPSETS = {"int8": 13, "int16": 21}
 """The first with scales a channel, and the first with codes of 16 bits."""
@@ -28,13 +30,17 @@ class Quantizable:
         model: its weights are floats, its opset has QDQ of the types wanted.
         stored: weights that came as integers.
         means: of what layers with weights read, where biases are to be corrected; filled by calibration.
-        given: the model as it was.
+        floats: names of operators that stay float, whatever a plan says.
     """
 
     model: onnx.ModelProto
     stored: Mapping[str, StoredWeights]
     means: InputMeans | None = None
-    given: onnx.ModelProto | None = None
+    floats: frozenset[str] = frozenset()
+
+    def graph(self, plan: PrecisionPlan | None = None) -> IntegerGraph:
+        """What is known of the model under a plan."""
+        return IntegerGraph(self.model, plan, self.floats)
 
     @property
     def watches(self) -> tuple[Watch, ...]:
@@ -42,14 +48,23 @@ class Quantizable:
         return (self.means.add,) if self.means else ()
 
 
-def quantizable(model: onnx.ModelProto, opset: int, correct_biases: bool = True) -> Quantizable:
+def quantizable(
+    model: onnx.ModelProto, opset: int, correct_biases: bool = True, floats: Iterable[str] = ()
+) -> Quantizable:
     """A prepared model with floats for weights and an opset of at least ``opset``.
+
+    Args:
+        model: the model.
+        opset: least version of the standard operators.
+        correct_biases: see ``bias_correction``.
+        floats: names of operators that stay float.
 
     Raises:
         QuantizationError: the opset cannot be raised.
     """
     ready = _with_opset(float_weights(model), opset)
-    return Quantizable(ready, stored_weights(model), InputMeans(ready) if correct_biases else None, model)
+    means = InputMeans(ready) if correct_biases else None
+    return Quantizable(ready, stored_weights(model), means, frozenset(floats))
 
 
 def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:

@@ -41,7 +41,7 @@ def written(
     Raises:
         QuantizationError: the plan is not for this model.
     """
-    whole, writer = IntegerGraph(form.model), QdqWriter(form, plan)
+    whole, writer = form.graph(), QdqWriter(form, plan)
     names = dict.fromkeys((*whole.to_observe(), *writer.graph.to_observe()))
     plan.check_names(names, [node.name for node in whole.integer_nodes()])
     _check_followers(whole, plan)
@@ -83,7 +83,7 @@ class QdqWriter:
     """
 
     def __init__(self, form: Quantizable, plan: PrecisionPlan | None = None) -> None:
-        self.graph = IntegerGraph(form.model, plan)
+        self.graph = form.graph(plan)
         self.quantized: dict[str, TensorQuantization] = {}
         self._form = form
         self._builder = QdqBuilder(self.graph.names)

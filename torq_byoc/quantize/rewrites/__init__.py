@@ -5,7 +5,7 @@ Each is one file that shows before and after, and one line here; the order is th
 
 from __future__ import annotations
 
-from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Rewrite
+from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Rewrite, anywhere
 from torq_byoc.quantize.rewrites.concat_in_float import concat_in_float
 from torq_byoc.quantize.rewrites.equalize_channels import equalize_channels
 from torq_byoc.quantize.rewrites.scale_outputs import scale_outputs
@@ -14,4 +14,4 @@ REWRITES: tuple[Rewrite, ...] = tuple(
     Rewrite(function.__name__, function) for function in (concat_in_float, equalize_channels, scale_outputs)
 )
 
-__all__ = ["REWRITES", "Candidate", "Proposal", "Rewrite"]
+__all__ = ["REWRITES", "Candidate", "Proposal", "Rewrite", "anywhere"]

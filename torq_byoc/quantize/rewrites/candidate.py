@@ -27,6 +27,15 @@ class Candidate:
         return Candidate(model, self.floats.union(floats))
 
 
+Within = Callable[[Iterable[str]], bool]
+"""Whether nodes may be changed."""
+
+
+def anywhere(_: Iterable[str]) -> bool:
+    """Every node may be changed."""
+    return True
+
+
 @dataclass(frozen=True, eq=False)
 class Proposal:
     """One way to apply a rewrite.
@@ -35,11 +44,13 @@ class Proposal:
         candidate: the rewritten model.
         places: names of the nodes where something was changed.
         reason: what on the samples speaks for it.
+        strength: which of the alternatives it is, between 0 and 1; 1 where there is but one.
     """
 
     candidate: Candidate
     places: tuple[str, ...]
     reason: str
+    strength: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +59,8 @@ class Rewrite:
 
     ``propose`` gives alternatives of which at most one is taken, from the mildest to the strongest: measuring ends with
     the first that is no better than the one before.  It gives none where nothing in the model or on the samples speaks
-    for the rewrite.
+    for the rewrite, at nodes that may be changed.
     """
 
     name: str
-    propose: Callable[[Candidate, ChannelStatistics], Iterable[Proposal]]
+    propose: Callable[[Candidate, ChannelStatistics, Within], Iterable[Proposal]]

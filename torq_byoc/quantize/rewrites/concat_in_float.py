@@ -14,21 +14,24 @@ import onnx
 
 from torq_byoc.frontend.graph import readers
 from torq_byoc.quantize.output_parts import MOVEMENT
-from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal
+from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 
 MOST_RATIO = 4.0
 """Ratio of the operands' largest magnitudes from which on they are unlike: two bits."""
 
 
-def concat_in_float(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[Proposal]:
+def concat_in_float(
+    candidate: Candidate, statistics: ChannelStatistics, within: Within = anywhere
+) -> Iterator[Proposal]:
     """One proposal: all unlike concatenations at the end of the model."""
     users = readers(candidate.model.graph)
     outputs = {value.name for value in candidate.model.graph.output}
     found: dict[str, float] = {}
     floats: dict[str, None] = {}
     for node in candidate.model.graph.node:
-        ratio = _ratio(node, statistics) if node.op_type == "Concat" and node.name not in candidate.floats else 1.0
+        eligible = node.op_type == "Concat" and node.name not in candidate.floats and within([node.name])
+        ratio = _ratio(node, statistics) if eligible else 1.0
         tail = _tail(node, users, outputs) if ratio > MOST_RATIO else None
         if tail is not None:
             found[node.name] = ratio

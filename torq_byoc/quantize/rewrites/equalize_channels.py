@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torq_byoc.quantize import rules
-from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal
+from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
 from torq_byoc.quantize.rewrites.channel_scaling import (
     ChannelScaling,
     Source,
@@ -45,9 +45,15 @@ class _Place:
     """Largest weight that reads each channel; None when each reader has a scale for every channel."""
 
 
-def equalize_channels(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[Proposal]:
+def equalize_channels(
+    candidate: Candidate, statistics: ChannelStatistics, within: Within = anywhere
+) -> Iterator[Proposal]:
     """All unlike tensors of the model at once, with one strength after the other."""
-    places = [place for place in _places(candidate, statistics) if place.values.missing_bits > MOST_LOSS]
+    places = [
+        place
+        for place in _places(candidate, statistics)
+        if place.values.missing_bits > MOST_LOSS and within(place.source.makers)
+    ]
     if not places:
         return
     worst = max(place.values.missing_bits for place in places)
@@ -61,7 +67,7 @@ def equalize_channels(candidate: Candidate, statistics: ChannelStatistics) -> It
             scaling.multiply(place.source, factors)
             scaling.divide(place.readers, factors)
         makers = dict.fromkeys(maker for place in places for maker in place.source.makers)
-        yield Proposal(candidate.rewritten(without_unused(model)), tuple(makers), reason)
+        yield Proposal(candidate.rewritten(without_unused(model)), tuple(makers), reason, strength)
 
 
 def _places(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[_Place]:

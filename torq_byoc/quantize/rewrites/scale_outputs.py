@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto, helper
 
-from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal
+from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
 from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, Source, copy_of, without_unused
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics, ChannelValues
 
@@ -23,7 +23,7 @@ _HEADROOM = 1.25
 _MOST_FACTOR = 4096.0
 
 
-def scale_outputs(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[Proposal]:
+def scale_outputs(candidate: Candidate, statistics: ChannelStatistics, within: Within = anywhere) -> Iterator[Proposal]:
     """One proposal: all outputs with unlike channels that a layer with weights makes."""
     model = copy_of(candidate.model)
     scaling = ChannelScaling(model, statistics)
@@ -32,7 +32,7 @@ def scale_outputs(candidate: Candidate, statistics: ChannelStatistics) -> Iterat
     worst = 0.0
     for value in candidate.model.graph.output:
         place = _place(value.name, scaling, statistics)
-        if place is None:
+        if place is None or not within(place[1].makers):
             continue
         axis, source, values = place
         factors = _factors(values, source.most)

@@ -1,0 +1,108 @@
+"""Which rewrites of a float model help: each is tried, and stays when the outputs come nearer to those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from torq_byoc.quantize.data import samples
+from torq_byoc.quantize.judge import ENOUGH_SQNR, Judge, Score
+from torq_byoc.quantize.quantized import AppliedRewrite, Quantized
+from torq_byoc.quantize.rewrites import Candidate, Rewrite, anywhere
+from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
+from torq_byoc.quantize.rewrites.replay import divided
+
+LEAST_GAIN = 1.0
+"""Decibels of merit for which a rewrite is kept: less may be chance."""
+MOST_LOSS = 1.0
+"""Decibels that any part of the outputs may lose by it."""
+
+
+def have_reason(rewrites: Iterable[Rewrite], model: onnx.ModelProto, statistics: ChannelStatistics) -> bool:
+    """Whether anything on the samples speaks for any of some rewrites of a prepared float model."""
+    proposals = (rewrite.propose(Candidate(model), statistics, anywhere) for rewrite in rewrites)
+    return any(True for found in proposals for _ in found)
+
+
+def search_rewrites(
+    rewrites: Iterable[Rewrite],
+    model: onnx.ModelProto,
+    calibration: Mapping[str, np.ndarray],
+    rounded: Callable[..., Quantized],
+) -> tuple[Candidate, tuple[AppliedRewrite, ...]]:
+    """The model with the rewrites that help, and which these are.
+
+    Args:
+        rewrites: to be tried, in order.
+        model: a prepared float model.
+        calibration: all samples.
+        rounded: quantizes a model with given samples, some nodes left float, while a function watches.
+    """
+    search = _Search(model, calibration, rounded)
+    for rewrite in rewrites:
+        search.attempt(rewrite)
+    return search.best, tuple(search.applied)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A candidate, what its tensors hold, and how good it is when it is quantized."""
+
+    candidate: Candidate
+    statistics: ChannelStatistics
+    score: Score
+
+
+class _Search:
+    """Goes from rewrite to rewrite with the best candidate so far (see ``search_rewrites``)."""
+
+    def __init__(
+        self, model: onnx.ModelProto, calibration: Mapping[str, np.ndarray], rounded: Callable[..., Quantized]
+    ) -> None:
+        feeds = tuple(samples(model, calibration))
+        calibrating, judged = divided(feeds)
+        self._calibration = _stacked(calibrating)
+        self._judge = Judge(model, judged)
+        self._rounded = rounded
+        self.applied: list[AppliedRewrite] = []
+        self._best = self._tried(Candidate(model))
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate that every kept rewrite went into."""
+        return self._best.candidate
+
+    def attempt(self, rewrite: Rewrite) -> None:
+        """Apply a rewrite if it helps, in the last of its ways that is better than the ways before."""
+        kept: _Trial | None = None
+        for proposal in rewrite.propose(self.best, self._best.statistics, anywhere):
+            trial = self._tried(proposal.candidate)
+            before = self._best.score
+            if not _is_better(trial.score, before) or (kept and trial.score.merit <= kept.score.merit):
+                break
+            kept = trial
+            applied = AppliedRewrite(
+                rewrite.name, proposal.places, proposal.reason, before.sqnr, trial.score.sqnr, proposal.strength
+            )
+        if kept:
+            self.applied.append(applied)
+            self._best = kept
+
+    def _tried(self, candidate: Candidate) -> _Trial:
+        statistics = ChannelStatistics(candidate.model)
+        quantized = self._rounded(candidate.model, self._calibration, floats=candidate.floats, watch=statistics.add)
+        return _Trial(candidate, statistics, self._judge.of(quantized.model))
+
+
+def _is_better(score: Score, before: Score) -> bool:
+    """Whether a candidate is worth its rewrite: better on the whole, and no part much worse."""
+    losses = (min(before.parts[key], ENOUGH_SQNR) - score.parts[key] for key in before.parts)
+    return score.merit >= before.merit + LEAST_GAIN and max(losses, default=0.0) <= MOST_LOSS
+
+
+def _stacked(feeds: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Samples as calibration data: one behind the other along the first axis."""
+    return {name: np.concatenate([np.atleast_1d(feed[name]) for feed in feeds]) for name in feeds[0]}

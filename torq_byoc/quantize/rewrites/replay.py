@@ -1,0 +1,77 @@
+"""Rewrites that are decided, applied again: by a plan in place of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from torq_byoc.errors import QuantizationError, choose_from
+from torq_byoc.quantize.calibrate import calibrate
+from torq_byoc.quantize.precision_plan import PlannedRewrite
+from torq_byoc.quantize.qdq.quantizable import OPSETS, quantizable
+from torq_byoc.quantize.rewrites import REWRITES, Candidate, Proposal
+from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
+
+Feed = Mapping[str, np.ndarray]
+
+MOST_JUDGED = 4
+"""Samples that candidates are judged on."""
+MOST_CALIBRATING = 8
+"""Samples that give candidates their ranges and rewrites their reasons; what is chosen is quantized with all."""
+
+
+def divided(feeds: Sequence[Feed]) -> tuple[Sequence[Feed], Sequence[Feed]]:
+    """The samples that rewrites are made with, and those that they are judged on; the same ones where they are few."""
+    held_out = min(MOST_JUDGED, len(feeds) // 4)
+    return feeds[: len(feeds) - held_out][:MOST_CALIBRATING], feeds[-(held_out or MOST_JUDGED) :]
+
+
+def replayed(model: onnx.ModelProto, feeds: Sequence[Feed], rewrites: Sequence[PlannedRewrite]) -> Candidate:
+    """The model with rewrites applied in order; with the samples that they were found on, as they were found.
+
+    Args:
+        model: a prepared float model.
+        feeds: all samples.
+        rewrites: what to apply, and where.
+
+    Raises:
+        QuantizationError: there is no such rewrite, or nothing on the samples speaks for it at one of its places.
+    """
+    candidate = Candidate(model)
+    for entry in rewrites:
+        statistics = ChannelStatistics(candidate.model)
+        ready = quantizable(candidate.model, OPSETS["int8"], correct_biases=False).model
+        calibrate(ready, divided(feeds)[0], (), others=[statistics.add])
+        candidate = _proposal(entry, candidate, statistics).candidate
+    return candidate
+
+
+def _proposal(entry: PlannedRewrite, candidate: Candidate, statistics: ChannelStatistics) -> Proposal:
+    """What a rewrite proposes at the places of an entry, in the strength that it asks for."""
+    known = {rewrite.name: rewrite for rewrite in REWRITES}
+    if entry.name not in known:
+        raise QuantizationError(
+            f"the precision plan names a rewrite that does not exist: {entry.name}",
+            where=entry.name,
+            remedy=choose_from(entry.name, sorted(known)),
+        )
+    found = list(known[entry.name].propose(candidate, statistics, set(entry.places).issuperset))
+    changed = {place for proposal in found for place in proposal.places}
+    left = [place for place in entry.places if place not in changed]
+    if left or not found:
+        raise QuantizationError(
+            f"the rewrite {entry.name} of the precision plan has no reason",
+            where=left[0] if left else entry.name,
+            why="the model has no such place, or its channels are alike on the calibration data",
+            remedy="take the place out of the plan, or give the data that the plan was made with",
+        )
+    strengths = {proposal.strength: proposal for proposal in found}
+    if entry.strength not in strengths:
+        raise QuantizationError(
+            f"the rewrite {entry.name} of the precision plan has no strength {entry.strength:g}",
+            where=entry.places[0],
+            remedy=f"use one of {', '.join(f'{strength:g}' for strength in strengths)}",
+        )
+    return strengths[entry.strength]
