@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
+import torq_byoc
+from benchmarks.accuracy.sets import outlier_block
 from tests.cli.tools import torq
 from tests.quantize.planning.models import residual_mismatch
 
@@ -45,6 +47,62 @@ def test_the_plan_of_a_target_can_be_edited_and_fed_back(capsys, files, tmp_path
     assert plain["int16_tensors"] == [] and plain["reached"] == plain["int8"]
 
 
+@pytest.mark.parametrize("target", [("--target-sqnr", 38), ("--target-cos", 0.99999)])
+def test_a_quantized_file_compiles_to_the_program_of_its_plan(capsys, files, tmp_path, target):
+    plan, qdq = tmp_path / "plan.json", tmp_path / "q.onnx"
+    direct = compile_mixed(capsys, files, tmp_path / "a.torq", *target, "--json")
+    request = ("quantize", files / "m.onnx", "--calib", files / "calib.npz", "--precision", "mixed", "-o", qdq)
+    result = torq(capsys, *request, *target, "--save-precision-plan", plan, "--json")
+    assert result.code == direct.code == 0 and result.json["plan"] == direct.json["plan"]
+    model = onnx.load(qdq)
+    onnx.checker.check_model(model, full_check=True)
+    assert model.opset_import[0].version == 21
+    codes = {tensor.data_type for tensor in model.graph.initializer if tensor.name.endswith("zero_point")}
+    assert onnx.TensorProto.INT16 in codes
+    torq(capsys, "compile", qdq, "--precision", "mixed", "-o", tmp_path / "b.torq")
+    assert programs(tmp_path / "a.torq") == programs(tmp_path / "b.torq")
+    first = qdq.read_bytes()
+    again = torq(capsys, *request, "--precision-plan", plan)
+    assert again.code == 0 and qdq.read_bytes() == first
+
+
+def programs(container):
+    return [part.blob for part in torq_byoc.load(container).partitions]
+
+
+def test_operators_in_bf16_stay_float_in_the_quantized_file(capsys, files, tmp_path):
+    (tmp_path / "plan.json").write_text('{"version": 1, "nodes": {"c": "bf16"}, "tensors": {"x": {"dtype": "int16"}}}')
+    given = ("--calib", files / "calib.npz", "--precision", "mixed", "--precision-plan", tmp_path / "plan.json")
+    written = torq(capsys, "quantize", files / "m.onnx", *given, "-o", tmp_path / "q.onnx")
+    assert written.code == 0, written.err
+    node = next(node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.name == "c")
+    assert node.input[1] == "w2", "the float weights themselves"
+    torq(capsys, "compile", files / "m.onnx", *given, "-o", tmp_path / "a.torq")
+    torq(capsys, "compile", tmp_path / "q.onnx", "--precision", "mixed", "-o", tmp_path / "b.torq")
+    assert programs(tmp_path / "a.torq") == programs(tmp_path / "b.torq")
+
+
+def test_a_missed_target_of_a_quantized_file_exits_with_1(capsys, files, tmp_path):
+    request = ("quantize", files / "m.onnx", "--calib", files / "calib.npz", "-o", tmp_path / "q.onnx")
+    result = torq(capsys, *request, "--precision", "mixed", "--target-sqnr", 150)
+    assert result.code == 1 and "the target is missed" in result.out and (tmp_path / "q.onnx").exists()
+    refused = torq(capsys, *request, "--hw", "sl2610", "--json")
+    assert refused.code == 2 and refused.json["what"] == "options without effect: --hw"
+
+
+def test_rewrites_of_a_plan_can_be_disabled(capsys, tmp_path):
+    stress = outlier_block(0)
+    onnx.save(stress.model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "c.npz", **stress.data(16, 1))
+    plan = tmp_path / "p.json"
+    request = ("quantize", tmp_path / "m.onnx", "--calib", tmp_path / "c.npz", "--precision", "mixed", "--json")
+    request = (*request, "-o", tmp_path / "q.onnx", "--target-sqnr", 30)
+    facts = torq(capsys, *request, "--save-precision-plan", plan).json["plan"]
+    assert [rewrite["name"] for rewrite in facts["rewrites"]] == ["equalize_channels"] and facts["met"]
+    disabled = torq(capsys, *request, "--precision-plan", plan, "--disable-rewrite", "equalize_channels")
+    assert disabled.code == 1 and disabled.json["plan"]["rewrites"] == []
+
+
 def test_a_metric_of_the_user_is_planned_for(capsys, files, tmp_path):
     metric = tmp_path / "metric.py"
     metric.write_text(
@@ -80,6 +138,7 @@ def test_what_is_wrong_with_a_request(capsys, files, tmp_path, arguments, what):
     assert result.code == 2 and what in result.err and not (tmp_path / "o.torq").exists()
 
 
+@pytest.mark.parametrize("command", ["compile", "quantize"])
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -89,8 +148,8 @@ def test_what_is_wrong_with_a_request(capsys, files, tmp_path, arguments, what):
         ("--save-precision-plan", "p.json"),
     ],
 )
-def test_options_of_mixed_precision_need_it(capsys, files, tmp_path, arguments):
-    request = ("compile", files / "m.onnx", "--calib", files / "calib.npz", "-o", tmp_path / "o.torq")
+def test_options_of_mixed_precision_need_it(capsys, files, tmp_path, arguments, command):
+    request = (command, files / "m.onnx", "--calib", files / "calib.npz", "-o", tmp_path / "o.torq")
     result = torq(capsys, *request, *arguments, "--json")
     assert result.code == 2 and arguments[0] in result.json["what"] and "--precision mixed" in result.json["try"]
 

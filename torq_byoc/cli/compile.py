@@ -13,18 +13,17 @@ from torq_byoc.cli.options import (
     Outcome,
     json_option,
     model_options,
+    planning_options,
     profile_option,
     progress,
     refuse_unused,
 )
-from torq_byoc.cli.request import compile_request, files_read, refuse_given
+from torq_byoc.cli.request import compile_request, files_read, plan_to_write, refuse_given
 from torq_byoc.cli.targets import check_targets
-from torq_byoc.errors import QuantizationError
 from torq_byoc.files import new_folder, write_together
 
 if TYPE_CHECKING:
     from torq_byoc.compiled_model import CompiledModel
-    from torq_byoc.quantize.precision_plan import PrecisionPlan
     from torq_byoc.report.measure import Measurement
     from torq_byoc.report.story import Level
 
@@ -36,14 +35,7 @@ if TYPE_CHECKING:
 @click.option("--dump-ir", "dump", type=PATH, help="Write every level of IR to this folder; replaces an earlier dump.")
 @click.option("--explain", is_flag=True, help="Tell what was decided for every layer.")
 @click.option("--save-schedule", "decisions", type=PATH, help="Write all decisions, for --schedule.")
-@click.option("--metric", type=NAME, metavar="FILE.py:function", help="Quality that mixed precision is planned for.")
-@click.option("--target-metric", "least", type=float, metavar="NUMBER", help="Least value of --metric.")
-@click.option(
-    "--save-precision-plan",
-    "planned",
-    type=PATH,
-    help="Write the plan of --precision mixed, for --precision-plan.",
-)
+@planning_options
 @click.option(
     "--explain-layer", "layer", type=NAME, metavar="NAME", help="Tell the story of one layer through all levels."
 )
@@ -101,7 +93,7 @@ def command(
     if decisions:
         files[decisions] = compiled.decisions().dumps().encode()
     if planned:
-        files[planned] = _plan(compiled).dumps().encode()
+        files[planned] = plan_to_write(compiled.planned)
     _write(files, dump, levels, compiled)
     if not as_json:
         print_summary(summary)
@@ -114,17 +106,6 @@ def command(
     told = {"story": story} if layer else {}
     facts = {**summary, **told, "output": str(output), "report": str(report) if report else None}
     return Outcome(facts, int(compiled.planned is not None and not compiled.planned.met))
-
-
-def _plan(compiled: CompiledModel) -> PrecisionPlan:
-    if compiled.planned is None:
-        raise QuantizationError(
-            "there is no precision plan to write",
-            where="--save-precision-plan",
-            why="the model is quantized and keeps its own types",
-            remedy="start from the float model, or leave the option out",
-        )
-    return compiled.planned.plan
 
 
 def _story(model: Path, compiled: CompiledModel, levels: list[Level], layer: str) -> list[str]:

@@ -143,6 +143,18 @@ def profile_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Everything that decides how a model is compiled."""
     for option in (
+        click.option("--records", type=PATH, help="Tuning records of `torq tune` to reuse."),
+        click.option(
+            "--schedule", "record", type=PATH, help="Decisions fixed by hand, as --save-schedule writes them."
+        ),
+    ):
+        function = option(function)
+    return search_options(mixed_options(function))
+
+
+def mixed_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What mixed precision is to reach, or to be."""
+    for option in (
         click.option(
             "--target-cos",
             "cosine",
@@ -154,13 +166,27 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--target-sqnr", "sqnr", type=float, metavar="DB", help="Output SQNR that mixed precision must reach."
         ),
         click.option("--precision-plan", "plan", type=PATH, help="Mixed precision as this file says."),
-        click.option("--records", type=PATH, help="Tuning records of `torq tune` to reuse."),
+    ):
+        function = option(function)
+    return function
+
+
+def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What only commands that write the plan of mixed precision take."""
+    for option in (
         click.option(
-            "--schedule", "record", type=PATH, help="Decisions fixed by hand, as --save-schedule writes them."
+            "--save-precision-plan",
+            "planned",
+            type=PATH,
+            help="Write the plan of --precision mixed, for --precision-plan.",
+        ),
+        click.option("--target-metric", "least", type=float, metavar="NUMBER", help="Least value of --metric."),
+        click.option(
+            "--metric", type=NAME, metavar="FILE.py:function", help="Quality that mixed precision is planned for."
         ),
     ):
         function = option(function)
-    return search_options(function)
+    return function
 
 
 def calibration_method_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,6 +212,13 @@ def disable_rewrite_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def hardware_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The machine."""
+    return click.option("--hw", type=NAME, default="sl2610", show_default=True, help="Hardware preset or YAML file.")(
+        function
+    )
+
+
 def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What decides how a model is compiled where the decisions are searched for: no decisions."""
     for option in reversed(
@@ -201,7 +234,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--calib", type=PATH, help="Calibration npz, or a folder of them."),
             calibration_method_option,
             click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape."),
-            click.option("--hw", type=NAME, default="sl2610", show_default=True, help="Hardware preset or YAML file."),
+            hardware_option,
             click.option("--effort", type=click.IntRange(0, 3), default=1, show_default=True, help="Search effort."),
             click.option(
                 "--disable-pass", "disabled", type=NAME, multiple=True, metavar="NAME", help="Leave a pass out."

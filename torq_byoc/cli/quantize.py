@@ -14,10 +14,14 @@ from torq_byoc.cli.options import (
     Outcome,
     calibration_method_option,
     disable_rewrite_option,
+    hardware_option,
     json_option,
+    mixed_options,
+    planning_options,
     progress,
+    refuse_unused,
 )
-from torq_byoc.cli.request import options_of, refuse_container
+from torq_byoc.cli.request import files_read, options_of, plan_to_write, refuse_container, refuse_given
 from torq_byoc.cli.targets import check_targets
 from torq_byoc.errors import ModelFileError, QuantizationError
 from torq_byoc.files import write_together
@@ -25,7 +29,7 @@ from torq_byoc.files import write_together
 if TYPE_CHECKING:
     from torq_byoc.compilation.numeric_model import NumericModel
 
-PRECISIONS = ("int8", "int16")
+PRECISIONS = ("int8", "int16", "mixed")
 _MOST_BYTES = (1 << 31) - 1
 """What a file of this format can hold."""
 
@@ -39,8 +43,11 @@ _MOST_BYTES = (1 << 31) - 1
     type=Name("precision", PRECISIONS),
     default="int8",
     show_default=True,
-    help="Type of activations; weights are int8, a scale a channel.",
+    help="Type of activations; mixed plans int8, int16 and float for a target.  Weights are int8, a scale a channel.",
 )
+@mixed_options
+@planning_options
+@hardware_option
 @calibration_method_option
 @disable_rewrite_option
 @click.option("--shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape.")
@@ -48,32 +55,31 @@ _MOST_BYTES = (1 << 31) - 1
 def command(
     model: Path,
     output: Path | None,
-    calib: Path,
-    precision: str,
-    calibration_method: str,
-    disabled_rewrites: tuple[str, ...],
-    shapes: tuple[str, ...],
+    planned: Path | None,
     as_json: bool,
+    **request: Any,
 ) -> Outcome:
     """Quantize MODEL into a QDQ model, which `torq compile` takes as it is and onnxruntime runs."""
+    from torq_byoc.report.precision_plan import plan_facts
+
+    if request["precision"] != "mixed":
+        refuse_given({"--save-precision-plan": planned})
+        refuse_unused(["hw"], "only mixed precision looks at what the machine takes")
     output = output or Path(f"{model.stem}.qdq.onnx")
-    check_targets({"-o": output}, {"MODEL": model, "--calib": calib})
-    quantized = _quantized(
-        model,
-        precision=precision,
-        calib=calib,
-        shapes=shapes,
-        calibration_method=calibration_method,
-        disabled_rewrites=disabled_rewrites,
-    )
+    check_targets({"-o": output, "--save-precision-plan": planned}, {"MODEL": model, **files_read(**request)})
+    quantized = _quantized(model, **request)
     data = _serialized(quantized, model)
-    write_together({output: data})
+    files = {output: data}
+    if planned:
+        files[planned] = plan_to_write(quantized.planned)
+    write_together(files)
     kinds = [node.op_type for node in quantized.model.graph.node]
     facts = {
         "model": model.name,
         "output": str(output),
         "precision": quantized.precision,
         "calibration": asdict(quantized.calibration) if quantized.calibration else None,
+        "plan": plan_facts(quantized.planned),
         "bytes": len(data),
         "nodes": len(kinds),
         "quantized_tensors": kinds.count("QuantizeLinear"),
@@ -81,11 +87,13 @@ def command(
         "warnings": list(quantized.warnings),
     }
     if not as_json:
-        click.echo(f"{facts['quantized_tensors']} tensors are {precision} in a model of {len(data)} bytes")
+        count = facts["quantized_tensors"]
+        click.echo(f"{count} tensors are quantized ({quantized.precision}) in a model of {len(data)} bytes")
         for line in (*quantized.notes, *(f"warning: {text}" for text in quantized.warnings)):
             click.echo(line)
-        click.echo(f"wrote {output}")
-    return Outcome(facts)
+        for path in files:
+            click.echo(f"wrote {path}")
+    return Outcome(facts, int(quantized.planned is not None and not quantized.planned.met))
 
 
 def _quantized(model: Path, **request: Any) -> NumericModel:
@@ -103,7 +111,7 @@ def _quantized(model: Path, **request: Any) -> NumericModel:
     with progress(None, f"quantizing {model.name}") as step:
         options = options_of(step=step, **request)
         quantized = numeric_model(load_model(model), options, StageClock(options.progress))
-    if quantized.precision not in PRECISIONS:
+    if quantized.calibration is None:
         raise QuantizationError(
             "the model is quantized already",
             where=str(model),

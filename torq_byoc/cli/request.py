@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from torq_byoc.cli.options import parse_shapes
 from torq_byoc.compiled_model import CompiledModel
-from torq_byoc.errors import CommandLineError, ModelFileError, ScheduleError, TorqError
+from torq_byoc.errors import CommandLineError, ModelFileError, QuantizationError, ScheduleError, TorqError
 from torq_byoc.files import Expected, open_ordinary, read_text
 from torq_byoc.npu_model.container import CONTAINER_FILE, MAGIC
 
 if TYPE_CHECKING:
     from torq_byoc.compilation.options import Options
+    from torq_byoc.quantize.planning.planner import Planned
     from torq_byoc.quantize.planning.target import PrecisionTarget
     from torq_byoc.schedules.record import DecisionRecord
 
@@ -142,6 +143,22 @@ def refuse_given(options: Mapping[str, object]) -> None:
             why="they are about mixed precision",
             remedy="add --precision mixed, or leave them out",
         )
+
+
+def plan_to_write(planned: Planned | None) -> bytes:
+    """The contents of a precision plan's file.
+
+    Raises:
+        QuantizationError: nothing was planned.
+    """
+    if planned is None:
+        raise QuantizationError(
+            "there is no precision plan to write",
+            where="--save-precision-plan",
+            why="the model is quantized and keeps its own types",
+            remedy="start from the float model, or leave the option out",
+        )
+    return planned.plan.dumps().encode()
 
 
 def files_read(
