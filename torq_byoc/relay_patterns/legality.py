@@ -55,6 +55,8 @@ def _quantization_reasons(call: Call) -> list[str]:
 
 def _constant_reasons(call: Call) -> list[str]:
     """Numbers that no rescale, table or product can be made of."""
+    if op_name(call) == "relax.nn.leakyrelu" and not np.isfinite(call.attrs.alpha):
+        return ["its slope is no finite number"]
     if op_name(call) not in _ELEMENTWISE:
         return []
     constants = [value for value in map(constant_value, call.args) if value is not None and value.dtype.kind == "f"]
