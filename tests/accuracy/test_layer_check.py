@@ -9,14 +9,17 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.accuracy.models import data, stages
+from tests.accuracy.models import chain, data, stages
 from torq_byoc.accuracy.attribution import layer_deviations
 from torq_byoc.accuracy.deviation import Deviation, Stage
-from torq_byoc.accuracy.layer_check import LayerCheck, LayerRow
+from torq_byoc.accuracy.layer_check import LayerCheck, LayerRow, Steps
 from torq_byoc.accuracy.references.integer_reference import IntegerReference
-from torq_byoc.accuracy.stages import Stages
+from torq_byoc.accuracy.stages import Stages, stages_of
+from torq_byoc.compilation.options import Options
 from torq_byoc.kernels.graph import Node
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.quantize.evaluation.evaluator import Evaluator
+from torq_byoc.quantize.precision_plan import PrecisionPlan
 
 FEEDS = [{"x": data(1, seed=seed)["x"]} for seed in (5, 6)]
 
@@ -156,6 +159,62 @@ def test_a_scale_that_is_too_large_leaves_codes_unused():
     row = _rows(_with_scale(stages("chain"), "r1", 64.0))["r1"]
     assert row.use.unused > 0.98
     assert row.use.zeroed > 0
+
+
+def _with_rounding(row: LayerRow, codes: np.dtype, in_bf16: bool, steps: Steps) -> LayerRow:
+    layer = replace(row.layer, codes=replace(row.layer.codes, dtype=codes), in_bf16=in_bf16)
+    return replace(row, layer=layer, rounding=steps)
+
+
+@pytest.mark.parametrize(
+    ("codes", "in_bf16", "steps", "is_defect"),
+    [
+        (np.int8, False, Steps(1, 0.537, 30.0), False),  # a layer of exact ties
+        (np.int8, False, Steps(1, 1.0, 10.0), False),
+        (np.int8, False, Steps(2, 0.3, 30.0), True),
+        (np.int16, False, Steps(216, 9.0, 47.0), True),
+        (np.int16, True, Steps(216, 9.0, 47.0), False),  # eight bits of a number are coarser than 16 of a range
+        (np.int16, True, Steps(9000, 4000.0, 14.0), True),
+        (np.int8, True, Steps(2, 0.1, 14.0), False),  # a few steps of a signal of a few steps
+    ],
+)
+def test_what_is_no_rounding(codes, in_bf16, steps, is_defect):
+    row = _with_rounding(_rows(stages("chain"))["r2"], np.dtype(codes), in_bf16, steps)
+    assert [one.stage for one in layer_deviations([row])] == [Stage.ROUNDING] * is_defect
+
+
+def _codes_from_bf16() -> Stages:
+    """A convolution in bf16 whose results become 16-bit codes for one in integers."""
+    plan = PrecisionPlan(dtype="int16", nodes={"conv1": "bf16", "relu1": "bf16"})
+    options = Options(precision="mixed", calibration=data(8, seed=1), plan=plan, effort=0)
+    return stages_of(chain(), options, name="mixed")
+
+
+def test_codes_that_are_made_in_bf16_are_not_judged_by_their_steps():
+    model = _codes_from_bf16()
+    rows = _rows(model)
+    assert {name for name, row in rows.items() if row.layer.in_bf16} >= {"r1"}
+    assert not rows["r2"].layer.in_bf16
+    row = rows["r1"]
+    assert row.layer.codes.dtype == np.int16 and row.rounding.worst > 64
+    assert row.rounding.sqnr > 40
+    assert _local(model) == []
+
+
+def test_a_gain_of_codes_that_are_made_in_bf16_is_a_defect():
+    """It would keep the cosine."""
+    model = _codes_from_bf16()
+    graphs = {
+        symbol: replace(
+            graph,
+            constants={
+                name: (value * value.dtype.type(0.75)) if graph.tensors[name].dtype is DType.BF16 else value
+                for name, value in graph.constants.items()
+            },
+        )
+        for symbol, graph in model.graphs.items()
+    }
+    assert [(one.stage, one.tensor) for one in _local(replace(model, graphs=graphs))] == [(Stage.ROUNDING, "r1")]
 
 
 def test_bf16_layers_alone():

@@ -11,11 +11,16 @@ MIN_LOCAL_SQNR = 20.0
 """Decibels of a layer on its own below which quantization does harm there: a tenth of its amplitude."""
 MIN_LOCAL_COSINE = 0.999
 """Of a bf16 layer on its own, from float64."""
+MIN_BF16_SQNR = 27.0
+"""Decibels of codes made in bf16, from float64 on the same operands: their steps may be finer than bf16.  It is the
+distance that has the cosine ``MIN_LOCAL_COSINE``, and none that a wrong scale or offset keeps."""
 MOST_STEPS = {1: 2.0, 2: 64.0}
 """Distance, in steps of codes of so many bytes, of a layer's integers from float64 on the same integers; more is no
 rounding.  Multipliers, tables and 8-bit weights are as inexact for 16-bit results as for 8-bit ones."""
 MOST_MEAN_STEPS = {1: 0.25, 2: 8.0}
-"""The same on average over a layer; codes of what was computed in bf16 have the mean error of 8 bits."""
+"""The same on average over a layer."""
+ONE_STEP = 1.0
+"""No defect, however often: an exact tie may be rounded either way, and a layer may have nothing but ties."""
 
 
 def layer_deviations(rows: Iterable[LayerRow]) -> tuple[Deviation, ...]:
@@ -34,7 +39,9 @@ def _rounding(row: LayerRow) -> Iterator[Deviation]:
             detail = f"cosine {row.local.cosine:.5f} from float64 on the same inputs"
             yield _deviation(row, Stage.ROUNDING, "", detail)
         return
-    if steps is None:
+    if steps is None or steps.worst <= ONE_STEP:
+        return
+    if row.layer.in_bf16 and steps.sqnr >= MIN_BF16_SQNR:
         return
     size = min(codes.dtype.itemsize, 2)
     if steps.worst > MOST_STEPS[size] or steps.mean > MOST_MEAN_STEPS[size]:

@@ -47,10 +47,16 @@ class PartRow:
 
 @dataclass(frozen=True)
 class Steps:
-    """Distance in quantization steps."""
+    """Distance of codes.
+
+    Attributes:
+        worst, mean: in quantization steps.
+        sqnr: in dB, of the values that the codes stand for.
+    """
 
     worst: float
     mean: float
+    sqnr: float
 
 
 @dataclass(frozen=True)
@@ -189,6 +195,7 @@ class _Tally:
     layer: Layer
     overall: Comparison = field(default_factory=Comparison)
     local: Comparison = field(default_factory=Comparison)
+    machine: Comparison = field(default_factory=Comparison)
     worst_steps: float = 0.0
     steps: float = 0.0
     stepped: int = 0
@@ -226,8 +233,9 @@ class _Tally:
             self.worst_steps = max(self.worst_steps, float(distance.max(initial=0)))
             self.steps += float(distance.sum())
             self.stepped += distance.size
+        pair = _real(codes, rounded), _real(codes, integers)
+        self.machine.update(*pair, self.layer.axis)
         if is_local:
-            pair = _real(codes, rounded), _real(codes, integers)
             self._compare(self.local, [part[1] for part in self.parts], *pair)
 
     def row(self) -> LayerRow:
@@ -238,7 +246,7 @@ class _Tally:
             layer=self.layer,
             overall=self.overall.figures(),
             local=self.local.figures(),
-            rounding=Steps(self.worst_steps, self.steps / self.stepped) if self.stepped else None,
+            rounding=self._steps(),
             use=self.census.use() if self.census else None,
             dead=self.overall.dead_channels(),
             dead_alone=self.local.dead_channels(),
@@ -247,6 +255,11 @@ class _Tally:
             parts=tuple(self._part(*part) for part in zip(self.layer.operands, self.parts, strict=True)),
             on_npu=self.on_npu,
         )
+
+    def _steps(self) -> Steps | None:
+        if not self.stepped:
+            return None
+        return Steps(self.worst_steps, self.steps / self.stepped, self.machine.figures().sqnr)
 
     @staticmethod
     def _part(operand: tuple[str, int, int], both: tuple[Comparison, Comparison]) -> PartRow:

@@ -33,6 +33,7 @@ class Layer:
         precise: name of the float tensor in the precise model.
         codes: its quantization there; None where it stays float (in bf16, or on the CPU).
         place: where the NPU's operator graphs have it; None where it is not to be seen (on the CPU, or fused away).
+        in_bf16: whether the NPU computes it in bf16, be its result codes or floats.
         operands: for a concatenation its operands as (name, first, end) along ``axis``.
         axis: of the channels; of the operands for a concatenation.
     """
@@ -43,6 +44,7 @@ class Layer:
     precise: str
     codes: Codes | None
     place: Place | None
+    in_bf16: bool
     operands: tuple[tuple[str, int, int], ...]
     axis: int
 
@@ -71,7 +73,7 @@ class _Reader:
             name = value.name
             if name in self._quantized and name in self._floats:
                 axis = 1 if len(self._shapes[name]) > 1 else 0
-                yield Layer(name, INPUT, name, name, self._quantized[name], None, (), axis)
+                yield Layer(name, INPUT, name, name, self._quantized[name], None, False, (), axis)
 
     def results(self) -> Iterator[Layer]:
         """Results of the prepared model's nodes that the precise model stores."""
@@ -87,14 +89,16 @@ class _Reader:
         own, name = self._prepared[node.name], node.output[position]
         tensor = own.output[position] if position < len(own.output) else name
         codes, shape = self._quantized.get(name), self._shapes.get(tensor, ())
+        # Graphs name the node that a tensor came from, not which of its results it is.
+        place = self._places.find(node.name, shape, codes) if len(own.output) == 1 else None
         return Layer(
             node=node.name,
             op=node.op_type,
             tensor=tensor,
             precise=name,
             codes=codes,
-            # Graphs name the node that a tensor came from, not which of its results it is.
-            place=self._places.find(node.name, shape, codes) if len(own.output) == 1 else None,
+            place=place,
+            in_bf16=place is not None and (codes is None or self._places.in_bf16(place)),
             operands=tuple(_operands(own, self._shapes, len(shape))),
             axis=_channel_axis(own, len(shape)),
         )

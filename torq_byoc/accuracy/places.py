@@ -43,6 +43,19 @@ class Places:
                 return place
         return None
 
+    def in_bf16(self, place: Place) -> bool:
+        """Whether floats take part in a result, from the tensors of the model on that it is made of."""
+        graph = self._graphs[place.symbol]
+        makers = {node.output: node for node in graph.nodes}
+        pending = [place.tensor]
+        while pending:
+            maker = makers.get(pending.pop())
+            infos = [graph.tensors[name] for name in (maker.inputs if maker else ())]
+            if any(info.dtype.is_float for info in infos):
+                return True
+            pending += [info.name for info in infos if info.scale is None]
+        return False
+
 
 def _has_codes(info: TensorInfo, codes: Codes) -> bool:
     if info.scale is None or info.dtype.numpy != codes.dtype or info.zero_point != codes.zero_point:
