@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import torq_byoc
 from torq_byoc.accuracy.host_steps import HostSteps
-from torq_byoc.accuracy.intent import Intent, intent_of, layer_name
+from torq_byoc.accuracy.intent import Intent, layer_name
 from torq_byoc.accuracy.stages import Stages, stages_of
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import TorqError
@@ -162,12 +162,10 @@ class Subject:
         first = next(iter(self.feeds.values()))
         return tuple({name: values[i : i + 1] for name, values in self.feeds.items()} for i in range(len(first)))
 
-    @cached_property
-    def intents(self) -> dict[str, Intent]:
+    @property
+    def intents(self) -> Mapping[str, Intent]:
         """What every program is meant to do, by symbol."""
-        stages = self.stages
-        decisions = stages.compiled.decisions()
-        return {symbol: intent_of(graph, decisions, stages.options) for symbol, graph in stages.graphs.items()}
+        return self.stages.intents
 
     def layers_of_step(self, step: str) -> tuple[str, ...]:
         """Nodes that a step of the host module stands for; of one that gives programs their operands, the readers."""

@@ -133,11 +133,11 @@ def test_a_bf16_container_needs_no_calibration(workspace, evaluation, capsys):
     assert result.code == 0 and result.json["precision"] == "bf16"
 
 
-def test_a_container_of_other_calibration_data_is_a_miss(workspace, evaluation, tmp_path, capsys):
+def test_a_container_of_other_calibration_data_is_refused(workspace, evaluation, tmp_path, capsys):
     other = npz(tmp_path, **{INPUT: samples(4, seed=77)})
-    result = torq(capsys, "check", workspace.model, workspace.int8, "--data", evaluation, "--calib", other, "--json")
-    assert result.code == 1
-    assert result.json["misses"][0]["section"] == "program"
+    assert_refused(
+        capsys, "AccuracyError", "check", workspace.model, workspace.int8, "--data", evaluation, "--calib", other
+    )
 
 
 def test_the_report_is_a_page_without_anything_from_elsewhere(workspace, evaluation, tmp_path, capsys):
@@ -241,6 +241,11 @@ CONTAINERS = {
     "of other input shapes": ("AccuracyError", lambda w, f: (_other_size(f), w.bf16)),
     "int8 without calibration": ("AccuracyError", lambda w, f: (w.model, w.int8)),
     "with a precision": ("CommandLineError", lambda w, f: (w.model, w.bf16, "--precision", "bf16")),
+    "with a plan that it has not": (
+        "AccuracyError",
+        lambda w, f: (w.model, w.bf16, "--precision-plan", written(f / "p.json", b'{"version": 1}')),
+    ),
+    "with a target that it has not": ("AccuracyError", lambda w, f: (w.model, w.bf16, "--target-sqnr", "30")),
     "with a machine": ("CommandLineError", lambda w, f: (w.model, w.bf16, "--hw", "lram256")),
     "missing": ("ProgramFormatError", lambda w, f: (w.model, f / "none.torq")),
     "a model": ("ProgramFormatError", lambda w, f: (w.model, w.model)),

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from torq_byoc.accuracy.check import LAYER_SAMPLES, CheckResult, check
+from torq_byoc.accuracy.container_numbers import require_same_numbers
 from torq_byoc.accuracy.containers import options_of_container, require_same_model
 from torq_byoc.accuracy.stages import Stages, stages_of
 from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
@@ -94,6 +95,7 @@ def stages_for_check(model: onnx.ModelProto, options: Options, name: str, contai
     compiled = load(container)
     stages = stages_of(model, options_of_container(compiled, options, container), name=name, compiled=compiled)
     require_same_model(stages, container)
+    require_same_numbers(stages, container)
     return stages
 
 

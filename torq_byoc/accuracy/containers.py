@@ -21,13 +21,20 @@ def options_of_container(compiled: CompiledModel, options: Options, path: Path) 
 
     Args:
         compiled: from the container.
-        options: the user's: calibration and input shapes count.
+        options: the user's: calibration, input shapes and precision plan count.
         path: of the container, for messages.
 
     Raises:
-        AccuracyError: its ranges came from data, and none is given.
+        AccuracyError: its ranges came from data, and none is given; a plan is given, and it has none.
     """
     precision = compiled.facts.precision
+    if precision != "mixed" and (options.plan or options.target):
+        raise AccuracyError(
+            f"a precision plan or target for a container without one: its precision is {precision}",
+            where=str(path),
+            why="plans and targets are about mixed precision",
+            remedy="leave them out",
+        )
     if precision in ("int8", "int16") and options.calibration is None:
         raise AccuracyError(
             f"an {precision} container is checked with the data that it was calibrated with",
@@ -48,7 +55,7 @@ def require_same_model(stages: Stages, path: Path) -> None:
     """Refuse a container that another model was compiled to.
 
     Raises:
-        AccuracyError: inputs, outputs or partitions differ.
+        AccuracyError: inputs or outputs differ.
     """
     facts = stages.compiled.facts
     graph = stages.precise.graph
@@ -59,10 +66,6 @@ def require_same_model(stages: Stages, path: Path) -> None:
     shapes = tuple(tuple(d.dim_value for d in value.type.tensor_type.shape.dim) for value in graph.input)
     if shapes != tuple(spec.shape for spec in facts.inputs):
         raise _another("input shapes", str([list(shape) for shape in shapes]), _shapes(facts.inputs), path)
-    symbols = sorted(stages.graphs)
-    compiled = sorted(partition.facts.symbol for partition in stages.compiled.partitions)
-    if symbols != compiled:
-        raise _another("NPU programs", ", ".join(symbols), ", ".join(compiled), path)
 
 
 def _names(specs: tuple[TensorSpec, ...]) -> str:

@@ -8,21 +8,19 @@ wrong by itself (local), those after it that only pass it on inherit it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.host_check import HostCheck
-from torq_byoc.accuracy.intent import Intent, align, intent_of, layer_name
+from torq_byoc.accuracy.intent import Intent, align, layer_name
 from torq_byoc.accuracy.judgement import Judgement
 from torq_byoc.accuracy.ledger import Finding
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.accuracy.tile_values import Assembled, bits
 from torq_byoc.accuracy.watch import Watch
 from torq_byoc.codegen.hl import SliceRun
-from torq_byoc.codegen.passes import NAMES
-from torq_byoc.compiled_model import Partition
 from torq_byoc.errors import ProgramFormatError, VerificationError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.reference import evaluate
@@ -66,14 +64,7 @@ class ProgramCheck:
 
     def __init__(self, stages: Stages) -> None:
         self._inputs = tuple(spec.name for spec in stages.compiled.facts.inputs)
-        self._intents = {
-            partition.facts.symbol: intent_of(
-                stages.graphs[partition.facts.symbol],
-                stages.compiled.decisions(),
-                replace(stages.options, disabled_passes=_left_out(partition)),
-            )
-            for partition in stages.compiled.partitions
-        }
+        self._intents = stages.intents
         self._programs = {
             partition.facts.symbol: Program.from_sections(unpack_container(partition.blob))
             for partition in stages.compiled.partitions
@@ -111,12 +102,6 @@ class ProgramCheck:
             return None
         values = [checked.outputs[name] for name in graph.outputs]
         return [value.astype(np.float32) if value.dtype == DType.BF16.numpy else value for value in values]
-
-
-def _left_out(partition: Partition) -> tuple[str, ...]:
-    """Passes that a program was made without: those that report nothing."""
-    reported = {name for name, _ in partition.facts.passes}
-    return tuple(name for name in NAMES if name not in reported)
 
 
 @dataclass(frozen=True, eq=False)

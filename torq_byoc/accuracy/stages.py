@@ -7,14 +7,17 @@ compiled here, or a stage with a known fault, to see that the check finds it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import onnx
 
+from torq_byoc.accuracy.intent import Intent, intent_of
+from torq_byoc.codegen.passes import NAMES
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.placement import place
-from torq_byoc.compiled_model import CompiledModel
+from torq_byoc.compiled_model import CompiledModel, Partition
 from torq_byoc.compiler import compile_model
 from torq_byoc.host_module import npu_functions
 from torq_byoc.kernels.graph import OpGraph
@@ -51,6 +54,29 @@ class Stages:
         codes = ("QuantizeLinear", "DequantizeLinear")
         mixed = self.precision == "mixed" and any(node.op_type in codes for node in self.prepared.graph.node)
         return mixed or self.precision == "quantized"
+
+    @cached_property
+    def intents(self) -> Mapping[str, Intent]:
+        """What every program is meant to do, by symbol.
+
+        Raises:
+            TorqError: the compiled model is not one of these stages' model.
+        """
+        decisions = self.compiled.decisions()
+        return {
+            partition.facts.symbol: intent_of(
+                self.graphs[partition.facts.symbol],
+                decisions,
+                replace(self.options, disabled_passes=_left_out(partition)),
+            )
+            for partition in self.compiled.partitions
+        }
+
+
+def _left_out(partition: Partition) -> tuple[str, ...]:
+    """Passes that a program was made without: those that report nothing."""
+    reported = {name for name, _ in partition.facts.passes}
+    return tuple(name for name in NAMES if name not in reported)
 
 
 def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: CompiledModel | None = None) -> Stages:

@@ -62,8 +62,10 @@ def command(
     from torq_byoc.report.accuracy_tables import print_check
 
     if container:
-        decided = ("precision", "hw", "record", "records", "effort", "disabled", "disabled_rewrites")
+        decided = ("precision", "hw", "record", "records", "effort", "disabled")
         refuse_unused([name for name in decided if name in request], f"{container.name} is compiled already")
+        if any(request[name] is not None for name in ("plan", "sqnr", "cosine")):
+            request["precision"] = "mixed"  # of no other container: whether this is one is seen when it is read
     read = {"MODEL": model, "OUT.torq": container, "--data": data, "--thresholds": limits, **files_read(**request)}
     check_targets({"--report": report}, read, {"--bisect": folder})
     refuse_container(model)
