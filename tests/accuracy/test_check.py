@@ -94,7 +94,8 @@ def test_a_range_that_is_too_narrow_is_blamed_on_calibration():
     result = check(model, EVALUATION)
     assert not result.passed
     assert result.cause.stage is Stage.QUANTIZATION
-    assert "calibrate with more samples" in result.cause.remedy
+    row = next(row for row in result.layers if row.layer.tensor == "x")
+    assert f"{row.use.saturated:.2%} of the input x lie outside the range of the calibration" in result.cause.remedy
 
 
 def test_a_program_that_differs_from_its_graph_is_a_defect():

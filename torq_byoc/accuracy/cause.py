@@ -10,7 +10,7 @@ import numpy as np
 from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.layer_check import LayerRow
 from torq_byoc.accuracy.output_check import OutputRow, worst
-from torq_byoc.accuracy.remedies import CARRIES_SCALES, remedy
+from torq_byoc.accuracy.remedies import CARRIES_SCALES, remedy, remedy_of_many
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.accuracy.verdict import is_defect
 from torq_byoc.accuracy.what_if import Gain, gains, own_error
@@ -97,7 +97,7 @@ def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain], kind: str) -> Cause
         weakest.tensor,
         weakest.detail,
         proof,
-        "let --precision mixed choose what needs 16 bits, calibrate with more samples, or use --precision bf16",
+        remedy_of_many(rows, kind),
     )
 
 

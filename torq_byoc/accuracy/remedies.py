@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torq_byoc.accuracy.deviation import Stage
 from torq_byoc.accuracy.layer_check import LayerRow
+from torq_byoc.accuracy.layers import INPUT, Layer
 
 MANY_SATURATED = 0.001
 """Part of a tensor's values outside its range from which the range is to blame."""
+ANOTHER_RANGE = 0.01
+"""Part of a model input's values outside its range from which data and calibration are of different kinds."""
 MUCH_UNUSED = 0.5
 """Part of the codes without use from which the range is to blame."""
 
@@ -37,16 +42,18 @@ def remedy(stage: Stage, row: LayerRow | None, kind: str) -> str:
     """
     if stage is not Stage.QUANTIZATION or row is None:
         return DEFECT
+    if is_in_another_range(row):
+        return _other_data(row, kind)
     if kind in BY_KIND or row.layer.codes is None:
         return BY_KIND.get(kind, BY_KIND["bf16"])
     tensor, use = row.layer.tensor, row.use
-    wider = f"give {tensor} 16 bits (--precision mixed chooses such tensors, --precision int16 widens all)"
+    wider = _more_bits(row.layer)
     if row.parts:
         split = (
             f"split the concatenation {row.layer.node}: give its operands outputs of their own, "
             "so that each keeps a scale of its own"
         )
-        return f"{split}; or {wider}" if _fit_in_16_bits(row) else split
+        return f"{split}; or {wider}" if _fit_in_16_bits(row) and not _has_16_bits(row.layer) else split
     if use and use.saturated > MANY_SATURATED:
         return (
             f"calibrate with more samples, and with ones like these: {use.saturated:.2%} of {tensor} lie outside the "
@@ -55,6 +62,38 @@ def remedy(stage: Stage, row: LayerRow | None, kind: str) -> str:
     if use and use.unused > MUCH_UNUSED and use.zeroed > 0:
         return f"calibrate without outliers: {use.unused:.0%} of the codes of {tensor} have no use here; or {wider}"
     return wider
+
+
+def remedy_of_many(rows: Sequence[LayerRow], kind: str) -> str:
+    """What to do when no single layer is to blame."""
+    for row in filter(is_in_another_range, rows):
+        return _other_data(row, kind)
+    more = "calibrate with more samples, or use --precision bf16"
+    return more if kind == "int16" else f"let --precision mixed choose what needs 16 bits, {more}"
+
+
+def is_in_another_range(row: LayerRow) -> bool:
+    """Whether a layer is a model input much of which its codes cannot hold: what reads it has no chance."""
+    return row.layer.op == INPUT and row.use is not None and row.use.saturated > ANOTHER_RANGE
+
+
+def _other_data(row: LayerRow, kind: str) -> str:
+    assert row.use is not None
+    source = "the scales that the model carries" if kind == CARRIES_SCALES else "the calibration"
+    return (
+        f"give data and calibration in one range: {row.use.saturated:.2%} of the input {row.layer.tensor} lie outside "
+        f"the range of {source} (is one of them scaled or normalized differently?)"
+    )
+
+
+def _has_16_bits(layer: Layer) -> bool:
+    return layer.codes is not None and layer.codes.dtype.itemsize > 1
+
+
+def _more_bits(layer: Layer) -> str:
+    if _has_16_bits(layer):
+        return f"keep {layer.tensor} in float, which 16 bits do not hold (--precision bf16, or a plan that says so)"
+    return f"give {layer.tensor} 16 bits (--precision mixed chooses such tensors, --precision int16 widens all)"
 
 
 def _fit_in_16_bits(row: LayerRow) -> bool:
