@@ -80,9 +80,8 @@ class Cost(msgspec.Struct, frozen=True, gc=False):
         in_bytes, out_bytes: through DMA.
         demand: bytes of LRAM.
         tiles: steps.
-        flow: its pipeline with all of its code; a rough estimate has arrays of one.
-        constants: cycles in which the first step loads constants and programs.
-        share: of the tensors that come from XRAM, what the first step needs (see ``chain.Unit``).
+        flow: its pipeline with all of its code; an array of one each where the estimate is not exact.
+        constants, share: of its first step, as ``chain.Unit`` has them; 0 where the estimate is not exact.
     """
 
     cycles: float
@@ -168,8 +167,8 @@ def estimate(
         demand,
         int(moved.tiles[0]),
         flow,
-        float(constants[0]),
-        _first_share(model, residency, moved),
+        float(constants[0]) if exact else 0.0,
+        _first_share(model, residency, moved) if exact else 0.0,
     )
 
 
