@@ -8,40 +8,24 @@ from dataclasses import dataclass
 import onnx
 
 from torq_byoc.compilation.clock import StageClock
-from torq_byoc.compilation.numeric_model import numeric_model
+from torq_byoc.compilation.numeric_model import NumericModel, numeric_model
 from torq_byoc.compilation.options import Options, arithmetic_of, unused_requests
 from torq_byoc.errors import ScheduleError, choose_from
 from torq_byoc.frontend import to_relax
 from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.quantize.planning.planner import Planned
-from torq_byoc.quantize.quantized import CalibrationSummary
 from torq_byoc.relay_patterns import PartitionedModule, partition
 from torq_byoc.schedules.record import DecisionRecord
 
 
-@dataclass(frozen=True, eq=False)
-class Placement:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Placement(NumericModel):
     """A model whose operators have their places.
 
     Attributes:
-        prepared: what is quantized: static, folded, every node named.
-        model: the same, quantized where the precision asks for it.
-        precision: "quantized", "int8", "int16", "bf16" or "mixed".
         parted: the Relax module with its partitions.
-        notes: what was assumed on the way, as sentences.
-        warnings: what makes the results doubtful, as sentences.
-        calibration: the calibration of a float model that became integers.
-        planned: the plan of a float model in mixed precision.
     """
 
-    prepared: onnx.ModelProto
-    model: onnx.ModelProto
-    precision: str
     parted: PartitionedModule
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    calibration: CalibrationSummary | None = None
-    planned: Planned | None = None
 
 
 def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placement:
@@ -60,16 +44,7 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
     with clock.stage("partition"):
         parted = partition(to_relax(numeric.model), arithmetic_of(numeric.precision), options.config)
     notes = (*numeric.notes, *unused_requests(numeric.precision, options))
-    return Placement(
-        numeric.prepared,
-        numeric.model,
-        numeric.precision,
-        parted,
-        notes,
-        numeric.warnings,
-        numeric.calibration,
-        numeric.planned,
-    )
+    return Placement(**{**vars(numeric), "notes": notes}, parted=parted)
 
 
 def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) -> None:
