@@ -13,8 +13,14 @@ from tests.npu_model import infra, nests
 from tests.npu_model.infra import SLICE_WAITS, WAIT_IN, WAIT_OUT, Assembler, load, store
 from tests.npu_model.violations import physical, rules
 from torq_byoc.errors import VerificationError
+from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import (
+    ActConfig,
+    AluConfig,
     Loop,
+    Op0,
+    Op1,
     Role,
     Tag,
 )
@@ -246,6 +252,22 @@ def test_in_place_only_element_for_element():
         s = Small(tasks=[infra.relu(CONFIG, 0x1000, target, 64)])
         s.store = store(target, s.y, 64)
         assert (physical(s.whole()) == []) == fine, target
+
+
+@pytest.mark.parametrize(("apart", "taps", "tap", "fine"), [(64, 1, 0, True), (64, 3, 0, True), (64, 3, 1, False)])
+def test_a_fold_in_place_may_read_an_element_several_times(apart, taps, tap, fine):
+    """Weighted sums take more than one weight an element: what they read stays the element that they replace."""
+    nest = LoopNest(
+        loops=(LoopSpec("n", 32, Role.LANE), LoopSpec("r", 2, Role.REDUCE), LoopSpec("t", taps, Role.REDUCE)),
+        data=Operand(0x1000, DType.INT8, {"n": 1, "r": apart, "t": tap}),
+        result=Operand(0x1000, DType.INT8, {"n": 1}),
+        alu=AluConfig(Op0.DBYP, Op1.ACC),
+        act=ActConfig(shift=2, clip_min=-128, clip_max=127),
+    )
+    s = Small(tasks=[build(nest, CONFIG)])
+    s.x = s.asm.input("both", 192)
+    s.load, s.store = load(0x1000, s.x, 192), store(0x1000, s.y, 64)
+    assert rules(s.whole()) == (set() if fine else {"order"})
 
 
 def test_a_task_must_not_write_a_byte_twice():

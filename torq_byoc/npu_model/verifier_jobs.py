@@ -189,12 +189,13 @@ def _element_for_element(task: SliceTask, agent: Agent, writes: np.ndarray) -> b
     """Whether an operand is overwritten in place: every result replaces the very element it is made from.
 
     An operand folded over one reduce loop may have one of its terms in the result's place; the other terms
-    must not touch the results.  Each block of lanes is read before it is written, so this is safe.
+    must not touch the results.  Each block of lanes is read before it is written, however often, so this is safe.
     """
     read, result = task.ndl(agent), task.ndl(Agent.DEQW)
     if not read or not result or task.plane or task.window or agent is Agent.DEBR:
         return False
-    folded = [index for index, loop in enumerate(task.loops) if loop.role is Role.REDUCE and loop.extent > 1]
+    walked = {dim.loop for dim in read.dims if dim.stride}
+    folded = [i for i, loop in enumerate(task.loops) if loop.role is Role.REDUCE and loop.extent > 1 and i in walked]
     if len(folded) > 1 or read.dtype.size != result.dtype.size:
         return False
     if not folded:
