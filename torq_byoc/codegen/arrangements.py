@@ -23,7 +23,7 @@ from torq_byoc.npu_model.isa import WaitFor
 
 ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
 RIVAL_WORK = 40_000
-"""Ops that attempts at an arrangement may place together where another one fits already."""
+"""Ops that attempts at an arrangement may place together where another one fits already: of more ops there are none."""
 CLOSE = 1.005
 """Cycles over those of the busiest engine up to which no other order is worth a try."""
 
@@ -43,12 +43,12 @@ def arranged(
         LramOverflowError: nothing fits even without early loads.
     """
     results = ResultPlacer(Needs.of(program, config, copies), config.lram_usable)
-    rival_attempts = min(MAX_ATTEMPTS, max(1, RIVAL_WORK // max(1, len(program.ops))))
+    rival_attempts = min(MAX_ATTEMPTS, RIVAL_WORK // max(1, len(program.ops)))
     for early in dict.fromkeys((allowed, PUNCTUAL)):
         found = False
         for arrangement in ARRANGEMENTS if early.across_nodes else (PLAIN,):
             attempts = rival_attempts if found else MAX_ATTEMPTS
-            ordered = order(results, early, arrangement, attempts)
+            ordered = order(results, early, arrangement, attempts) if attempts else None
             if ordered is not None:
                 found = True
                 yield ordered

@@ -148,9 +148,10 @@ class NodeOperands:
         """What the kernel says each tensor input contributes to a box of the output, or to a portion of it."""
         if portion is not None:
             return tuple(self.input_region(index, output, portion) for index in range(len(self.inputs)))
-        if output not in self._regions:
-            self._regions[output] = tuple(self.input_region(index, output) for index in range(len(self.inputs)))
-        return self._regions[output]
+        found = self._regions.get(output)
+        if found is None:
+            found = self._regions[output] = tuple(self.input_region(index, output) for index in range(len(self.inputs)))
+        return found
 
     @property
     def packs_constants(self) -> bool:
@@ -159,9 +160,10 @@ class NodeOperands:
 
     def constant_parts(self, output: Region) -> tuple[ConstantPart, ...]:
         """The granules of every packed constant that a box of the output needs."""
-        if output not in self._parts:
-            self._parts[output] = tuple(_part(granules, output) for granules in self.granules)
-        return self._parts[output]
+        found = self._parts.get(output)
+        if found is None:
+            found = self._parts[output] = tuple(_part(granules, output) for granules in self.granules)
+        return found
 
     def first_part(self, stream: int, tile: Sequence[int]) -> tuple[int, ...]:
         """Shape of what the first tile needs of an operand: a box, or (granules, bytes a granule)."""

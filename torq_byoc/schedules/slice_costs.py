@@ -73,9 +73,10 @@ class SliceCosts:
             portion: extents of a portion of the reduction; empty when it is not divided.
         """
         asked = (tile, split_axis, residency, portion)
-        if asked not in self._answers:
-            self._answers[asked] = self._found(*asked)
-        return self._answers[asked]
+        answer = self._answers.get(asked)
+        if answer is None:
+            answer = self._answers[asked] = self._found(*asked)
+        return answer
 
     def _found(self, tile: Region, split_axis: int | None, residency: Residency, portion: tuple[int, ...]) -> SliceCost:
         """The cost of a tile from what is known of tiles like it."""

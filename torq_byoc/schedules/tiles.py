@@ -96,9 +96,9 @@ def split_between_slices(region: Region, axis: int | None, step: int, slices: in
 
 def hull(a: Region | None, b: Region) -> Region:
     """The smallest box around both; an empty box adds nothing."""
-    if a is None or a == b or not a.size:
+    if a is None or a == b or 0 in a.extent:
         return b
-    if not b.size:
+    if 0 in b.extent:
         return a
     starts, extents = [], []
     for x, m, y, n in zip(a.start, a.extent, b.start, b.extent, strict=True):

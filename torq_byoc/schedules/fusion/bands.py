@@ -117,13 +117,13 @@ def carried_back(
         needed = held.get(name)
         if position in wanted:
             needed = hull(needed, wanted[position])
-        if needed is None or not needed.size:
+        if needed is None or 0 in needed.extent:
             continue
         output = _aligned(needed, model.shape, segment.units[position])
         outputs[position] = held[name] = output
         reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
         for read, view, region in reads:
-            if not region.size:
+            if 0 in region.extent:
                 continue
             shape = segment.shapes[read]
             box = region if view == shape else reshaped(region, view, shape)

@@ -171,21 +171,22 @@ class Division:
 
     def traffic(self, resident: frozenset[str]) -> tuple[BandTraffic, ...]:
         """One entry for every kind of band."""
-        if resident not in self._traffic:
-            self._traffic[resident] = tuple(
+        found = self._traffic.get(resident)
+        if found is None:
+            found = self._traffic[resident] = tuple(
                 self._traffic_of(kind.times, nbytes, constants, resident)
                 for kind, nbytes, constants in zip(self.kinds, self._nbytes, self._constants, strict=True)
             )
-        return self._traffic[resident]
+        return found
 
     def _traffic_of(
         self, times: int, nbytes: Mapping[str, int], constants: Sequence[ConstantLoad], resident: frozenset[str]
     ) -> BandTraffic:
-        segment = self.segment
-        loaded: Counter[int] = Counter()
+        segment, parted = self.segment, self._parted
+        loaded = {1: 0, self.runs: 0, self.count: 0}
         parts: dict[tuple[int, int], list[int]] = {}
         for loads, load in zip(self._constant_loads, constants, strict=True):
-            if load.constant in self._parted:
+            if parted and load.constant in parted:
                 parts.setdefault(load.constant, []).append(load.part.nbytes)
             else:
                 loaded[loads] += load.part.nbytes

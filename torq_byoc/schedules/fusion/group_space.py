@@ -29,6 +29,10 @@ _PATIENCE = 3
 """Sizes in a row that cost more than the best one before the search along an axis ends."""
 
 
+_Asked = tuple[BandCut, int, frozenset[str], tuple[int | None, ...] | None]
+"""Cut, buffering depth, what is resident, and the split axes where they are given."""
+
+
 class GroupSpace:
     """All decisions of one segment.
 
@@ -42,6 +46,7 @@ class GroupSpace:
     def __init__(self, segment: Segment, config: NpuConfig, weights: CostWeights, techniques: Techniques = ALL) -> None:
         self.segment, self.config, self.weights, self.techniques = segment, config, weights, techniques
         self._divisions: dict[BandCut, PricedDivision | None] = {}
+        self._choices: dict[_Asked, GroupChoice] = {}
         self._answers: dict[tuple[int, frozenset[str]], GroupChoice | None] = {}
 
     def best(self, available: int, resident: frozenset[str]) -> GroupChoice | None:
@@ -90,7 +95,7 @@ class GroupSpace:
         division = self._division(BandCut.of(decision))
         if division is None:
             return None
-        return division.choice(decision.buffers, resident, decision.split_axes)
+        return self._choice(division, decision.buffers, resident, decision.split_axes)
 
     def can_divide(self, decision: GroupDecision) -> bool:
         """Whether the segment can be divided so at all."""
@@ -166,13 +171,27 @@ class GroupSpace:
             division = self._division(cut)
             if division is None:
                 return
-            choice = division.choice(buffers, resident, self._split_axes())
+            choice = self._choice(division, buffers, resident, self._split_axes())
             if choice.demand <= available:
                 yield choice
             worse = worse + 1 if choice.rank[0] > best else 0
             best = min(best, choice.rank[0])
             if worse == _PATIENCE:
                 return
+
+    def _choice(
+        self,
+        division: PricedDivision,
+        buffers: int,
+        resident: frozenset[str],
+        split_axes: tuple[int | None, ...] | None,
+    ) -> GroupChoice:
+        """A division with a buffering depth, priced once."""
+        asked = (division.division.cut, buffers, resident, split_axes)
+        found = self._choices.get(asked)
+        if found is None:
+            found = self._choices[asked] = division.choice(buffers, resident, split_axes)
+        return found
 
     def _division(self, cut: BandCut) -> PricedDivision | None:
         if cut not in self._divisions:

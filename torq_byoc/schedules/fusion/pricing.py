@@ -74,7 +74,6 @@ class PricedDivision:
 
     def __init__(self, division: Division, config: NpuConfig, weights: CostWeights) -> None:
         self.division, self.segment, self.config, self.weights = division, division.segment, config, weights
-        self._choices: dict[tuple[int, frozenset[str], tuple[int | None, ...] | None], GroupChoice] = {}
         self._work: dict[tuple[int | None, ...], _Work] = {}
         self._flows: dict[tuple[int, frozenset[str], tuple[int | None, ...]], Flow] = {}
 
@@ -82,16 +81,7 @@ class PricedDivision:
         self, buffers: int, resident: frozenset[str], split_axes: tuple[int | None, ...] | None = None
     ) -> GroupChoice:
         """Price this division with a buffering depth."""
-        key = (buffers, resident, split_axes)
-        if key not in self._choices:
-            self._choices[key] = self._priced(buffers, resident, split_axes or self.split_axes)
-        return self._choices[key]
-
-    def demand(self, buffers: int, resident: frozenset[str]) -> int:
-        """LRAM bytes without programs (see ``Division.demand``)."""
-        return self.division.demand(buffers, resident, self.config.lram_word)
-
-    def _priced(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> GroupChoice:
+        axes = split_axes or self.split_axes
         if axes not in self._work:
             self._work[axes] = self._slices(axes)
         work, division, traffic = self._work[axes], self.division, self.division.traffic(resident)
@@ -132,6 +122,10 @@ class PricedDivision:
             division.first_share(resident),
             crowding,
         )
+
+    def demand(self, buffers: int, resident: frozenset[str]) -> int:
+        """LRAM bytes without programs (see ``Division.demand``)."""
+        return self.division.demand(buffers, resident, self.config.lram_word)
 
     def alone(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> float:
         """Cycles of a decision when it has the LRAM to itself."""
