@@ -143,7 +143,11 @@ def _check_plan(seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", [*range(20), 172])  # in 172 a weighted sum folds in place
+FOLDED_IN_PLACE, FLOAT_OUTPUT = 172, 639
+"""Plans with a weighted sum in place, and with a float result that an integer operator reads and the model returns."""
+
+
+@pytest.mark.parametrize("seed", [*range(20), FOLDED_IN_PLACE, FLOAT_OUTPUT])
 def test_programs_of_random_plans_equal_their_references(seed):
     _check_plan(seed)
 

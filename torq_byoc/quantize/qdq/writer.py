@@ -122,8 +122,11 @@ class QdqWriter:
 
     def _float_name(self, name: str) -> str:
         """Float results that become graph outputs again move aside for the dequantized tensor."""
-        is_result = name in self.graph.outputs and name in self.graph.producer and name in self.quantized
-        return self._builder.own(f"{name}_float") if is_result else name
+        return self._builder.own(f"{name}_float") if self._leaves_as_codes(name) else name
+
+    def _leaves_as_codes(self, name: str) -> bool:
+        """Whether a tensor is a graph output that is made in integers; what is made in float leaves as it is."""
+        return name in self.graph.outputs and self.graph.integer_producer(name) is not None
 
     def _dequantize(self, name: str, reader: str) -> str:
         """A float copy of a quantized tensor for one reader."""
@@ -142,10 +145,8 @@ class QdqWriter:
         self._append(copy)
 
     def _append(self, node: onnx.NodeProto) -> None:
-        graph = self.graph
         for position, name in enumerate(node.output):
-            if name in graph.outputs and graph.absorbed(name) is None and graph.integer_producer(name) is not None:
-                node.output[position] = self._builder.own(f"{name}_float")
+            node.output[position] = self._float_name(name)
         self._builder.nodes.append(node)
 
     def _integer_node(self, node: onnx.NodeProto, found: Mapping[str, TensorQuantization]) -> None:
@@ -201,5 +202,5 @@ class QdqWriter:
 
     def _restore_output(self, name: str) -> None:
         """Graph outputs are float again under their own names."""
-        if name in self.quantized and name in self.graph.producer:
+        if self._leaves_as_codes(name):
             self._builder.dequantize(name, self.quantized[name], name)
