@@ -10,7 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.accuracy.models import data, detector
+from tests.accuracy.models import chain, data, detector
+from tests.accuracy.quantized_models import damaged, quantized
 from tests.cli.refusals import assert_refused, files_in, npz, written
 from tests.cli.tools import INPUT, SHAPE, Workspace, conv_model, samples, torq
 from torq_byoc.quantize.rewrites import REWRITES
@@ -154,6 +155,39 @@ def test_the_report_is_a_page_without_anything_from_elsewhere(workspace, evaluat
     assert "May be shipped." in text
 
 
+def test_a_model_with_scales_is_held_against_itself_and_the_answer_says_so(tmp_path, capsys):
+    onnx.save(quantized(), tmp_path / "q.onnx")
+    np.savez(tmp_path / "d.npz", **data(3, seed=9))
+    page = tmp_path / "r.html"
+    arguments = ("check", tmp_path / "q.onnx", "--data", tmp_path / "d.npz")
+    result = torq(capsys, *arguments, "--report", page)
+    lines = result.out.splitlines()
+    assert result.code == 0
+    assert lines[0].startswith(
+        "may be shipped: q.onnx (quantized), 3 samples against the same model in real arithmetic"
+    )
+    assert lines[1].startswith("proven: on this data") and lines[2].startswith("not proven: that its scales")
+    assert "--float-model" in page.read_text() and "Not proven: that its scales" in page.read_text()
+    found = torq(capsys, *arguments, "--json").json
+    assert found["against"] == "the same model in real arithmetic" and "--float-model" in found["not_proven"]
+
+
+def test_the_float_model_shows_damage(tmp_path, capsys):
+    onnx.save(damaged(quantized(), "w2_scale", lambda v: 3 * v), tmp_path / "q.onnx")
+    onnx.save(chain(), tmp_path / "f.onnx")
+    np.savez(tmp_path / "d.npz", **data(3, seed=9))
+    arguments = ("check", tmp_path / "q.onnx", "--data", tmp_path / "d.npz", "--float-model", tmp_path / "f.onnx")
+    result = torq(capsys, *arguments, "--bisect", tmp_path / "cut")
+    assert result.code == 1
+    lines = result.out.splitlines()
+    assert "3 samples against the float model that it was made from (onnxruntime" in lines[0]
+    assert any(line.startswith("cause: conv2 (quantization): Conv alone has") for line in lines)
+    assert "none is cut out" in lines[-1] and not (tmp_path / "cut").exists()
+    found = torq(capsys, *arguments, "--json").json
+    assert [layer["float_name"] for layer in found["layers"]] == ["x", "r1", "r2", "g", "f", "y"]
+    assert found["not_proven"] == "" and found["cause"]["node"] == "conv2"
+
+
 def _nan(values: np.ndarray) -> np.ndarray:
     values[3, 0, 0, 0] = np.nan
     return values
@@ -224,6 +258,13 @@ OPTIONS = {
     "no layer samples": ("CommandLineError", lambda w, f: ("--layer-samples", "0")),
     "a report that is an input": ("CommandLineError", lambda w, f: ("--report", w.model)),
     "int8 without calibration": ("QuantizationError", lambda w, f: ("--precision", "int8")),
+    "a float model beside a float model": ("AccuracyError", lambda w, f: ("--float-model", w.model)),
+    "a missing float model": ("ModelFileError", lambda w, f: ("--float-model", f / "none.onnx")),
+    "a container as a float model": ("ModelFileError", lambda w, f: ("--float-model", w.bf16)),
+    "a report over the float model": (
+        "CommandLineError",
+        lambda w, f: ("--float-model", w.model, "--report", w.model),
+    ),
 }
 
 

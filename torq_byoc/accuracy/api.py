@@ -11,6 +11,7 @@ import onnx
 from torq_byoc.accuracy.check import LAYER_SAMPLES, CheckResult, check
 from torq_byoc.accuracy.container_numbers import require_same_numbers
 from torq_byoc.accuracy.containers import options_of_container, require_same_model
+from torq_byoc.accuracy.float_model import with_float_model
 from torq_byoc.accuracy.stages import Stages, stages_of
 from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
 from torq_byoc.compilation.options import Options
@@ -30,6 +31,7 @@ def check_model(
     data: Data,
     *,
     container: str | Path | None = None,
+    float_model: str | Path | onnx.ModelProto | None = None,
     precision: str = "auto",
     calibration: Data | None = None,
     calibration_method: str = AUTO,
@@ -48,6 +50,8 @@ def check_model(
         data: evaluation data: npz file, folder of npz files, or arrays by input name whose first axis counts samples;
             "labels" may hold the classes.
         container: a ``.torq`` file to check in place of a new compilation; machine and precision are its own then.
+        float_model: what a model that carries its scales was made from, or its path: held against that, damaged
+            scales show; without it such a model is held against itself.
         precision, calibration, calibration_method, shapes, hw, effort, disable_rewrites: as for
             ``torq_byoc.compile``.
         thresholds: a YAML file, or limits; the defaults without.
@@ -61,7 +65,7 @@ def check_model(
     Raises:
         TorqError: one of its subclasses for anything wrong with the input.
     """
-    given = model if isinstance(model, onnx.ModelProto) else load_model(Path(model))
+    given = _loaded(model)
     options = Options(
         config=hw if isinstance(hw, NpuConfig) else load_config(hw),
         precision=precision,
@@ -73,6 +77,8 @@ def check_model(
     )
     name = model.graph.name if isinstance(model, onnx.ModelProto) else Path(model).name
     stages = stages_for_check(given, options, name, Path(container) if container else None)
+    if float_model is not None:
+        stages = with_float_model(stages, _loaded(float_model))
     limits = load_thresholds(Path(thresholds)) if isinstance(thresholds, str | Path) else thresholds
     return check(
         stages,
@@ -97,6 +103,10 @@ def stages_for_check(model: onnx.ModelProto, options: Options, name: str, contai
     require_same_model(stages, container)
     require_same_numbers(stages, container)
     return stages
+
+
+def _loaded(model: str | Path | onnx.ModelProto) -> onnx.ModelProto:
+    return model if isinstance(model, onnx.ModelProto) else load_model(Path(model))
 
 
 def _arrays(data: Data) -> Mapping[str, np.ndarray]:

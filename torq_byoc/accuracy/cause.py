@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from torq_byoc.accuracy.layer_check import LayerRow
 from torq_byoc.accuracy.output_check import OutputRow, worst
 from torq_byoc.accuracy.remedies import CARRIES_SCALES, remedy, remedy_of_many
 from torq_byoc.accuracy.stages import Stages
+from torq_byoc.accuracy.transplant import noise, removed_noise, transplants
 from torq_byoc.accuracy.verdict import is_defect
 from torq_byoc.accuracy.what_if import Gain, gains, own_error
 from torq_byoc.quantize.output_parts import OutputPart
@@ -20,6 +21,8 @@ Feeds = Mapping[str, np.ndarray]
 
 TELLING = 3.0
 """Decibels that a layer in float must gain the worst output part to count as its cause."""
+MOST_OF = 0.5
+"""Part of the worst output part's error, as energy, that must be a layer's own to count as its cause."""
 
 
 @dataclass(frozen=True)
@@ -41,45 +44,84 @@ class Cause:
     remedy: str
 
 
-def cause_of(
-    stages: Stages,
-    rows: Sequence[LayerRow],
-    outputs: Sequence[OutputRow],
-    deviations: Sequence[Deviation],
-    parts: Sequence[OutputPart],
-    samples: Sequence[tuple[Feeds, Feeds]],
-) -> Cause | None:
-    """The cause of the worst output part's error.
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the check found, on which samples.
 
-    Args:
-        stages: of the model.
-        rows, outputs, deviations: what the check found.
+    Attributes:
+        rows, outputs, deviations: figures and errors.
         parts: of the outputs.
         samples: feeds, and the float model's outputs for them.
+        values: gives the float model's values of layers for feeds.
     """
-    kind = CARRIES_SCALES if stages.carries_scales else stages.precision
-    by_tensor = {row.layer.tensor: row for row in rows}
-    defects = sorted(filter(is_defect, deviations), key=lambda one: (not one.local, list(Stage).index(one.stage)))
+
+    rows: Sequence[LayerRow]
+    outputs: Sequence[OutputRow]
+    deviations: Sequence[Deviation]
+    parts: Sequence[OutputPart]
+    samples: Sequence[tuple[Feeds, Feeds]]
+    values: Callable[[Feeds], Feeds]
+
+
+def cause_of(stages: Stages, evidence: Evidence) -> Cause | None:
+    """The cause of the worst output part's error; None for a model without layers."""
+    kind, rows = CARRIES_SCALES if stages.carries_scales else stages.precision, evidence.rows
+    defects = sorted(
+        filter(is_defect, evidence.deviations), key=lambda one: (not one.local, list(Stage).index(one.stage))
+    )
     if defects:
-        first = defects[0]
-        cure = remedy(first.stage, by_tensor.get(first.tensor), kind)
-        return Cause(first.stage, first.node, first.tensor, first.detail, "", cure)
-    target = worst(outputs)
-    if target is None or stages.carries_scales or stages.precision == "bf16":
+        return _of_defect(defects[0], rows, kind)
+    target = worst(evidence.outputs)
+    if target is None or stages.is_held_against_itself or stages.precision == "bf16":
         return _weakest(rows, kind)
-    part = next(part for part in parts if (part.output, part.name) == (target.output, target.part))
-    wanted = [outputs_[part.output] for _, outputs_ in samples]
-    found = gains(stages.prepared, stages.precise, rows, part, [feeds for feeds, _ in samples], wanted)
+    part = next(part for part in evidence.parts if (part.output, part.name) == (target.output, target.part))
+    if stages.float_model:
+        return _beside_float_model(stages, evidence, part, target.figures.sqnr)
+    feeds, wanted = _samples_of(evidence, part)
+    found = gains(stages.prepared, stages.precise, rows, part, feeds, wanted)
     if found and found[0].after - found[0].before >= TELLING:
         return _proven(found[0], part, kind)
     return _spread(rows, found, kind)
 
 
+def _beside_float_model(stages: Stages, evidence: Evidence, part: OutputPart, now: float) -> Cause | None:
+    """Of a model that carries its scales; ``now`` is the part's SQNR."""
+    feeds, wanted = _samples_of(evidence, part)
+    values = [evidence.values(feed) for feed in feeds]
+    tried = transplants(stages.precise, evidence.rows, part, feeds, values, wanted)
+    gain = next((gain for gain in tried if removed_noise(gain) >= MOST_OF * noise(now)), None)
+    if gain is None:
+        weakest = _weakest(evidence.rows, CARRIES_SCALES)
+        return replace(weakest, proof=_many(tried, now)) if weakest and tried else weakest
+    proof = (
+        f"given the float model's values in front of this layer, {_name_of(part)} has {gain.before:.1f} dB;"
+        f" given its result too, {gain.after:.1f} dB"
+    )
+    return _of_row(gain.row, proof, CARRIES_SCALES)
+
+
+def _many(tried: Sequence[Gain], now: float) -> str:
+    most = min(max(map(removed_noise, tried)) / noise(now), 1.0)
+    return f"no single layer is to blame: the {len(tried)} worst ones have {max(most, 0.0):.0%} of the error at most"
+
+
+def _samples_of(evidence: Evidence, part: OutputPart) -> tuple[list[Feeds], list[np.ndarray]]:
+    feeds = [feeds for feeds, _ in evidence.samples]
+    return feeds, [outputs[part.output] for _, outputs in evidence.samples]
+
+
+def _of_defect(defect: Deviation, rows: Sequence[LayerRow], kind: str) -> Cause:
+    row = next((row for row in rows if row.layer.tensor == defect.tensor), None)
+    return Cause(defect.stage, defect.node, defect.tensor, defect.detail, "", remedy(defect.stage, row, kind))
+
+
 def _proven(gain: Gain, part: OutputPart, kind: str) -> Cause:
-    row = gain.row
-    name = part.name if part.name == part.output else f"{part.output}/{part.name}"
-    proof = f"with this layer in float, {name} would have {gain.after:.1f} dB in place of {gain.before:.1f} dB"
-    return _of_row(row, proof, kind)
+    change = f"{_name_of(part)} would have {gain.after:.1f} dB in place of {gain.before:.1f} dB"
+    return _of_row(gain.row, f"with this layer in float, {change}", kind)
+
+
+def _name_of(part: OutputPart) -> str:
+    return part.name if part.name == part.output else f"{part.output}/{part.name}"
 
 
 def _spread(rows: Sequence[LayerRow], tried: Sequence[Gain], kind: str) -> Cause | None:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from torq_byoc.accuracy.cause import Cause, cause_of
+from torq_byoc.accuracy.cause import Cause, Evidence, cause_of
 from torq_byoc.accuracy.deviation import Deviation
 from torq_byoc.accuracy.evaluation_data import EvaluationData
 from torq_byoc.accuracy.labels import LabelScores
 from torq_byoc.accuracy.layer_check import LayerRow
 from torq_byoc.accuracy.lint import LintFinding, Subject, lint
 from torq_byoc.accuracy.output_check import OutputRow, stacked
+from torq_byoc.accuracy.scope import Scope, scope_of
 from torq_byoc.accuracy.session import Session
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.accuracy.thresholds import Thresholds
@@ -39,7 +40,8 @@ class CheckResult:
     Attributes:
         model, precision: what was checked.
         samples, layer_samples: how many inferences, and on how many of them every layer was looked at.
-        reference: who computed the float model.
+        scope: what the results are held against, and what that proves.
+        reference: who computed that.
         outputs, layers: figures.
         deviations: errors by stage and layer.
         labels: accuracy; None without labels.
@@ -54,6 +56,7 @@ class CheckResult:
     precision: str
     samples: int
     layer_samples: int
+    scope: Scope
     reference: str
     outputs: tuple[OutputRow, ...]
     layers: tuple[LayerRow, ...]
@@ -108,7 +111,8 @@ def check(
     outputs, rows, deviations = session.outputs.rows(), session.layers.rows(), session.deviations()
     scores = session.labels.scores() if session.labels else None
     step("cause")
-    cause = cause_of(stages, rows, outputs, deviations, session.parts, session.close)
+    evidence = Evidence(rows, outputs, deviations, session.parts, session.close, session.layers.wanted)
+    cause = cause_of(stages, evidence)
     step("lint")
     facts = stages.compiled.facts
     return CheckResult(
@@ -116,6 +120,7 @@ def check(
         precision=stages.precision,
         samples=evaluation.count,
         layer_samples=len(session.close),
+        scope=scope_of(stages),
         reference=session.reference.name,
         outputs=outputs,
         layers=rows,
@@ -125,7 +130,7 @@ def check(
         misses=misses(thresholds, outputs, rows, scores, results, deviations),
         cause=cause,
         lint=_lint(stages, evaluation, scores, calibration),
-        notes=(*session.notes, *facts.notes, *facts.warnings),
+        notes=(*session.notes, *session.remarks(), *facts.notes, *facts.warnings),
     )
 
 

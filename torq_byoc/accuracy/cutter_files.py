@@ -26,6 +26,8 @@ def bisect(
 ) -> Cut | None:
     """Cut out the first layer that is wrong by itself and write its files: defects before errors of quantization.
 
+    Scales that a model came with are none of these: there is nothing to be made of the float model that shows them.
+
     Args:
         stages: of the failing model.
         deviations: what its check found.
@@ -39,7 +41,8 @@ def bisect(
         AccuracyError: the layer cannot be cut out.
         EnvironmentProblem: a file cannot be written.
     """
-    local = sorted((d for d in deviations if d.local), key=lambda one: one.stage is Stage.QUANTIZATION)
+    of_us = (d for d in deviations if d.local and not (stages.carries_scales and d.stage is Stage.QUANTIZATION))
+    local = sorted(of_us, key=lambda one: one.stage is Stage.QUANTIZATION)
     if not local:
         return None
     made = cut(stages, local[0], feeds)

@@ -1,7 +1,8 @@
 """Every layer of a model at every stage, on a few samples.
 
 ========  ==============================================================================================
-wanted    the prepared float model; for a model that carries its scales, QDQ semantics in float64
+wanted    the prepared float model; for a model that carries its scales, the float model that it was made from where
+          that has the layer, else QDQ semantics in float64
 precise   QDQ semantics in float64, end to end
 integers  the operator graphs in the machine's arithmetic, end to end
 alone     the layer in float64, reading what was wanted of the layers before it
@@ -21,9 +22,9 @@ from torq_byoc.accuracy.codes import Codes
 from torq_byoc.accuracy.layered import LayeredEvaluator
 from torq_byoc.accuracy.layers import Layer, layers_of
 from torq_byoc.accuracy.metrics import Comparison, Figures
-from torq_byoc.accuracy.references.float_reference import float_reference
 from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.accuracy.stages import Stages
+from torq_byoc.accuracy.wanted import wanted_of
 from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.quantize.evaluation.float64 import Float64Evaluator
 
@@ -75,6 +76,7 @@ class LayerRow:
         same_best: part of the places at which the largest channel is the right one.
         parts: operands of a concatenation.
         on_npu: whether the NPU's own result was compared.
+        float_name: of the float model's tensor that it was held against; None where it was held against itself.
     """
 
     layer: Layer
@@ -88,6 +90,7 @@ class LayerRow:
     same_best: float | None
     parts: tuple[PartRow, ...]
     on_npu: bool
+    float_name: str | None
 
 
 class LayerCheck:
@@ -98,14 +101,15 @@ class LayerCheck:
     """
 
     def __init__(self, stages: Stages) -> None:
-        carries_scales, is_float = stages.carries_scales, stages.precision == "bf16"
+        is_float = stages.precision == "bf16"
         # Without quantization a layer that is not to be seen on the NPU would be compared with itself.
         self.layers = tuple(layer for layer in layers_of(stages) if layer.place or not is_float)
-        self._float = None if carries_scales else float_reference(stages.prepared)
+        self._wanted = wanted_of(stages, self.layers)
         self._precise = None if is_float else Float64Evaluator(stages.precise)
+        self._model = stages.precise
+        self._alone: LayeredEvaluator | None = None
         stored = {_stored(layer): layer for layer in self.layers}
         visible = {name: layer for name, layer in stored.items() if layer.place}
-        self._alone = None if carries_scales or is_float else LayeredEvaluator(stages.precise, list(stored))
         self._rounded = LayeredEvaluator(stages.precise, list(visible)) if visible else None
         self._reference = IntegerReference.over(stages.precise, stages.parted.module, stages.graphs)
         self._tallies = {name: _Tally(layer) for name, layer in stored.items()}
@@ -119,11 +123,12 @@ class LayerCheck:
         rounded = self._rounded.outputs(integers, feeds) if self._rounded else {}
         for name, tally in self._tallies.items():
             layer = tally.layer
+            own = _real(layer, precise[name])
             values = _Values(
-                wanted=wanted[layer.tensor],
-                found=_real(layer.codes, integers.get(name, precise[name])),
-                before=wanted[layer.tensor] if self._float else precise[layer.precise],
-                alone=_real(layer.codes, alone[name]) if name in alone else None,
+                wanted=wanted.get(layer.tensor, own),
+                found=_real(layer, integers[name]) if name in integers else own,
+                before=wanted.get(layer.tensor, precise[layer.precise]),
+                alone=_real(layer, alone[name]) if name in alone else None,
                 rounded=rounded.get(name),
                 integers=integers.get(name),
             )
@@ -131,15 +136,19 @@ class LayerCheck:
 
     def rows(self) -> tuple[LayerRow, ...]:
         """In the order of the model."""
-        return tuple(tally.row() for tally in self._tallies.values())
+        names = self._wanted.names if self._wanted else {}
+        return tuple(tally.row(names.get(tally.layer.tensor)) for tally in self._tallies.values())
+
+    def wanted(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
+        """What the float model has for the layers on one sample."""
+        return self._end_to_end(feeds)[0]
 
     def _end_to_end(self, feeds: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
         """What is wanted by tensor of the prepared model, and what is stored by name in the precise one."""
-        wanted = {**feeds, **self._float.tensors(feeds)} if self._float else {}
-        precise = self._precise.tensors(feeds) if self._precise else wanted
-        if not wanted:
-            wanted = {layer.tensor: _real(layer.codes, precise[_stored(layer)]) for layer in self.layers}
-        return wanted, precise
+        precise = self._precise.tensors(feeds) if self._precise else {}
+        own = {layer.tensor: _real(layer, precise[_stored(layer)]) for layer in self.layers if precise}
+        wanted = self._wanted.values(feeds, own) if self._wanted else {}
+        return wanted, precise or wanted
 
     def _run_integers(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
         self._reference.run(feeds)
@@ -152,11 +161,16 @@ class LayerCheck:
         return found
 
     def _run_alone(self, wanted: Arrays, feeds: Mapping[str, np.ndarray]) -> Arrays:
-        if self._alone is None:
-            return {}
+        """Layers that read what was wanted; those of which nothing is known belong to the ones behind them."""
         given = {
-            name: _stored_form(tally.layer.codes, wanted[tally.layer.tensor]) for name, tally in self._tallies.items()
+            name: _stored_form(tally.layer.codes, wanted[tally.layer.tensor])
+            for name, tally in self._tallies.items()
+            if tally.layer.tensor in wanted
         }
+        if self._precise is None or not given:
+            return {}
+        if self._alone is None:
+            self._alone = LayeredEvaluator(self._model, list(given))
         return self._alone.outputs(given, feeds)
 
 
@@ -165,8 +179,8 @@ def _stored(layer: Layer) -> str:
     return layer.codes.name if layer.codes else layer.precise
 
 
-def _real(codes: Codes | None, stored: np.ndarray) -> np.ndarray:
-    return codes.dequantize(stored) if codes else stored
+def _real(layer: Layer, stored: np.ndarray) -> np.ndarray:
+    return layer.read_as.dequantize(stored) if layer.read_as else stored
 
 
 def _stored_form(codes: Codes | None, values: np.ndarray) -> np.ndarray:
@@ -233,12 +247,12 @@ class _Tally:
             self.worst_steps = max(self.worst_steps, float(distance.max(initial=0)))
             self.steps += float(distance.sum())
             self.stepped += distance.size
-        pair = _real(codes, rounded), _real(codes, integers)
+        pair = _real(self.layer, rounded), _real(self.layer, integers)
         self.machine.update(*pair, self.layer.axis)
         if is_local:
             self._compare(self.local, [part[1] for part in self.parts], *pair)
 
-    def row(self) -> LayerRow:
+    def row(self, float_name: str | None) -> LayerRow:
         """What the samples so far say."""
         channels = self.overall.channel_sqnr()
         worst = (int(channels.argmin()), float(channels.min())) if channels.size > 1 else None
@@ -254,6 +268,7 @@ class _Tally:
             same_best=self.overall.agreement(),
             parts=tuple(self._part(*part) for part in zip(self.layer.operands, self.parts, strict=True)),
             on_npu=self.on_npu,
+            float_name=float_name,
         )
 
     def _steps(self) -> Steps | None:

@@ -32,6 +32,7 @@ class Layer:
         tensor: name in the prepared model.
         precise: name of the float tensor in the precise model.
         codes: its quantization there; None where it stays float (in bf16, or on the CPU).
+        read_as: what its codes count for: ``codes``, but where they are a model output as that dequantizes them.
         place: where the NPU's operator graphs have it; None where it is not to be seen (on the CPU, or fused away).
         in_bf16: whether the NPU computes it in bf16, be its result codes or floats.
         operands: for a concatenation its operands as (name, first, end) along ``axis``.
@@ -43,6 +44,7 @@ class Layer:
     tensor: str
     precise: str
     codes: Codes | None
+    read_as: Codes | None
     place: Place | None
     in_bf16: bool
     operands: tuple[tuple[str, int, int], ...]
@@ -61,6 +63,7 @@ class _Reader:
     def __init__(self, stages: Stages) -> None:
         self._graph = stages.precise.graph
         self._quantized = _quantizations(stages.precise)
+        self._outputs = _output_quantizations(stages.precise)
         self._floats = _float_tensors(stages.precise)
         self._fused = _quantized_only(self._graph, set(self._quantized))
         self._prepared = {node.name: node for node in stages.prepared.graph.node}
@@ -73,7 +76,8 @@ class _Reader:
             name = value.name
             if name in self._quantized and name in self._floats:
                 axis = 1 if len(self._shapes[name]) > 1 else 0
-                yield Layer(name, INPUT, name, name, self._quantized[name], None, False, (), axis)
+                codes = self._quantized[name]
+                yield Layer(name, INPUT, name, name, codes, codes, None, False, (), axis)
 
     def results(self) -> Iterator[Layer]:
         """Results of the prepared model's nodes that the precise model stores."""
@@ -97,6 +101,7 @@ class _Reader:
             tensor=tensor,
             precise=name,
             codes=codes,
+            read_as=self._outputs.get(codes.name, codes) if codes else None,
             place=place,
             in_bf16=place is not None and (codes is None or self._places.in_bf16(place)),
             operands=tuple(_operands(own, self._shapes, len(shape))),
@@ -109,18 +114,30 @@ def _quantizations(model: onnx.ModelProto) -> dict[str, Codes]:
     constants = constant_tensors(model.graph)
     found: dict[str, Codes] = {}
     for node in model.graph.node:
-        if node.op_type != "QuantizeLinear" or node.input[0] in found or node.input[1] not in constants:
-            continue
-        scale = numpy_helper.to_array(constants[node.input[1]])
-        if scale.size != 1:
-            continue
-        zero = np.zeros((), np.uint8)
-        if len(node.input) > 2 and node.input[2]:
-            zero = numpy_helper.to_array(constants[node.input[2]])
-        found[node.input[0]] = Codes(
-            node.output[0], float(scale.reshape(())), int(zero.reshape(())), zero.dtype, node.name
-        )
+        if node.op_type == "QuantizeLinear" and node.input[0] not in found:
+            codes = _codes(node, node.output[0], constants)
+            if codes:
+                found[node.input[0]] = codes
     return found
+
+
+def _output_quantizations(model: onnx.ModelProto) -> dict[str, Codes]:
+    """By name of codes how the model outputs that are made of them read them."""
+    constants, outputs = constant_tensors(model.graph), {value.name for value in model.graph.output}
+    ends = [node for node in model.graph.node if node.op_type == "DequantizeLinear" and node.output[0] in outputs]
+    found = {node.input[0]: _codes(node, node.input[0], constants) for node in ends}
+    return {name: codes for name, codes in found.items() if codes}
+
+
+def _codes(node: onnx.NodeProto, name: str, constants: Mapping[str, onnx.TensorProto]) -> Codes | None:
+    """The quantization of a QuantizeLinear or DequantizeLinear; None for one by channels or unknown."""
+    scale = numpy_helper.to_array(constants[node.input[1]]) if node.input[1] in constants else None
+    if scale is None or scale.size != 1:
+        return None
+    zero = np.zeros((), np.uint8)
+    if len(node.input) > 2 and node.input[2]:
+        zero = numpy_helper.to_array(constants[node.input[2]])
+    return Codes(name, float(scale.reshape(())), int(zero.reshape(())), zero.dtype, node.name)
 
 
 def _float_tensors(model: onnx.ModelProto) -> set[str]:

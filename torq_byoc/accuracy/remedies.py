@@ -68,6 +68,8 @@ def remedy_of_many(rows: Sequence[LayerRow], kind: str) -> str:
     """What to do when no single layer is to blame."""
     for row in filter(is_in_another_range, rows):
         return _other_data(row, kind)
+    if kind in BY_KIND:
+        return BY_KIND[kind]
     more = "calibrate with more samples, or use --precision bf16"
     return more if kind == "int16" else f"let --precision mixed choose what needs 16 bits, {more}"
 

@@ -21,7 +21,7 @@ from torq_byoc.accuracy.references.float_reference import (
     OnnxRuntime,
     PythonReference,
 )
-from torq_byoc.accuracy.stages import Stages
+from torq_byoc.accuracy.stages import FloatModel, Stages
 from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.quantize.output_parts import output_parts
 from torq_byoc.report.environment import u8s8_is_exact
@@ -30,6 +30,8 @@ Feeds = Mapping[str, np.ndarray]
 
 INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearConv", "QLinearMatMul"})
 """Operators that onnxruntime computes with kernels for bytes."""
+MOST_NAMES = 6
+"""Layers that a remark names."""
 
 
 class Session:
@@ -55,8 +57,12 @@ class Session:
         self._first = stages.prepared.graph.output[0].name
         self._programs, self._program_deviations = ProgramCheck(stages), tuple[Deviation, ...]()
         self.parts = output_parts(stages.prepared)
-        self.reference, self.notes = _reference(stages, next(iter(evaluation)))
+        first = next(iter(evaluation))
+        self.reference, self.notes = _reference(stages, first)
         self._imports = _import_check(self.reference, stages)
+        if stages.float_model:
+            self.reference, notes = _float_reference(stages.float_model, first)
+            self.notes = (*self.notes, *notes)
         self.outputs, self.layers = OutputCheck(self.parts), LayerCheck(stages)
         self.labels = None
         if evaluation.labels is not None:
@@ -92,6 +98,16 @@ class Session:
             self._imports.take(feeds)
         self._program_deviations = self._program_deviations or self._programs.deviations(feeds)
 
+    def remarks(self) -> tuple[str, ...]:
+        """What is not compared with the float model that a quantized one was made from, as a sentence."""
+        rows = self.layers.rows() if self._stages.float_model else ()
+        alone = [row.layer.node for row in rows if row.float_name is None]
+        if not alone:
+            return ()
+        names = ", ".join(alone[:MOST_NAMES]) + (", ..." if len(alone) > MOST_NAMES else "")
+        whole = f"{len(alone)} of {len(rows)} layers are not to be found in the float model by name"
+        return (f"{whole}: what is wrong in them shows in those behind ({names})",)
+
     def deviations(self) -> tuple[Deviation, ...]:
         """Errors by stage and layer, in the order of the stages."""
         imports = self._imports.deviations() if self._imports else ()
@@ -99,21 +115,33 @@ class Session:
 
 
 def _reference(stages: Stages, feeds: Feeds) -> tuple[FloatReference, tuple[str, ...]]:
-    """Who runs the float model, and what that leaves unchecked."""
+    """Who runs the model as given, and what that leaves unchecked."""
     if _multiplies_bytes(stages.original) and not u8s8_is_exact():
-        return _prepared_alone(stages, "onnxruntime multiplies unsigned by signed bytes with saturation on this CPU")
+        reason = "onnxruntime multiplies unsigned by signed bytes with saturation on this CPU"
+        return PythonReference(stages.prepared), (_unchecked(reason),)
+    reference, reason = _runner(stages.original, stages.prepared, feeds)
+    return reference, (_unchecked(reason),) if reason else ()
+
+
+def _float_reference(model: FloatModel, feeds: Feeds) -> tuple[FloatReference, tuple[str, ...]]:
+    """Who runs the float model that a quantized one was made from, and what there is to say about it."""
+    reference, reason = _runner(model.given, model.prepared, feeds)
+    return reference, (f"the float model runs as it is prepared in {EVALUATOR}: {reason}",) if reason else ()
+
+
+def _runner(given: onnx.ModelProto, prepared: onnx.ModelProto, feeds: Feeds) -> tuple[FloatReference, str]:
+    """onnxruntime on the model as given, else the evaluator on the prepared one, and the reason."""
     try:
-        runtime = OnnxRuntime(stages.original)
+        runtime = OnnxRuntime(given)
         runtime.tensors(feeds)
-        return runtime, ()
+        return runtime, ""
     except Exception as error:  # noqa: BLE001 - it is optional, and has no base class for what it refuses
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        return _prepared_alone(stages, f"onnxruntime does not run the model as given ({reason})")
+        return PythonReference(prepared), f"onnxruntime does not run the model as given ({reason})"
 
 
-def _prepared_alone(stages: Stages, reason: str) -> tuple[FloatReference, tuple[str, ...]]:
-    note = f"the reference is the prepared model in {EVALUATOR}, and import is not checked: {reason}"
-    return PythonReference(stages.prepared), (note,)
+def _unchecked(reason: str) -> str:
+    return f"the reference is the prepared model in {EVALUATOR}, and import is not checked: {reason}"
 
 
 def _multiplies_bytes(model: onnx.ModelProto) -> bool:

@@ -25,6 +25,19 @@ from torq_byoc.relay_patterns import PartitionedModule, lower_partitions
 
 
 @dataclass(frozen=True, eq=False)
+class FloatModel:
+    """The float model that a model with scales was made from.
+
+    Attributes:
+        given: as the user gave it.
+        prepared: static, folded, every node named.
+    """
+
+    given: onnx.ModelProto
+    prepared: onnx.ModelProto
+
+
+@dataclass(frozen=True, eq=False)
 class Stages:
     """The stages of one model.
 
@@ -37,6 +50,7 @@ class Stages:
         graphs: operator graph of every partition by symbol: integers, scales gone.
         compiled: the verified programs and the host module.
         options: what was asked for.
+        float_model: what a model that carries its scales is held against; without one it is held against itself.
     """
 
     original: onnx.ModelProto
@@ -47,6 +61,7 @@ class Stages:
     graphs: Mapping[str, OpGraph]
     compiled: CompiledModel
     options: Options
+    float_model: FloatModel | None = None
 
     @property
     def carries_scales(self) -> bool:
@@ -54,6 +69,11 @@ class Stages:
         codes = ("QuantizeLinear", "DequantizeLinear")
         mixed = self.precision == "mixed" and any(node.op_type in codes for node in self.prepared.graph.node)
         return mixed or self.precision == "quantized"
+
+    @property
+    def is_held_against_itself(self) -> bool:
+        """Whether nothing says what its scales should be."""
+        return self.carries_scales and self.float_model is None
 
     @cached_property
     def intents(self) -> Mapping[str, Intent]:

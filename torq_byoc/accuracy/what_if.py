@@ -47,7 +47,7 @@ def gains(
         feeds: the samples.
         wanted: the float model's values of the output on each of them.
     """
-    before = {name for name in _ancestors(prepared, part.output)}
+    before = ancestors(prepared, part.output)
     suspects = [row for row in rows if row.layer.codes and row.layer.tensor in before]
     suspects.sort(key=own_error)
 
@@ -127,7 +127,7 @@ def _rewired(nodes: Iterable[onnx.NodeProto], floats: Mapping[str, str]) -> Iter
             yield copy
 
 
-def _ancestors(model: onnx.ModelProto, tensor: str) -> set[str]:
+def ancestors(model: onnx.ModelProto, tensor: str) -> set[str]:
     """A tensor and everything that it is computed from."""
     found = {tensor}
     for node in reversed(model.graph.node):

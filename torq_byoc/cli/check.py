@@ -23,6 +23,9 @@ MOST_SAMPLES = 1_000_000
 @click.argument("model", type=PATH)
 @click.argument("container", metavar="[OUT.torq]", type=PATH, required=False)
 @click.option("--data", type=PATH, required=True, help="Evaluation npz, or a folder of them; `labels` may be in it.")
+@click.option(
+    "--float-model", type=PATH, metavar="FILE.onnx", help="What a MODEL with scales of its own was made from."
+)
 @model_options
 @click.option("--thresholds", "limits", type=PATH, help="YAML file of limits; docs/accuracy.md has the defaults.")
 @click.option("--metric", type=NAME, metavar="FILE.py:function", help="A quality of yours, from the outputs of both.")
@@ -40,6 +43,7 @@ def command(
     model: Path,
     container: Path | None,
     data: Path,
+    float_model: Path | None,
     limits: Path | None,
     metric: str | None,
     layer_samples: int,
@@ -54,6 +58,7 @@ def command(
     """
     from torq_byoc.accuracy.api import stages_for_check
     from torq_byoc.accuracy.check import check
+    from torq_byoc.accuracy.float_model import with_float_model
     from torq_byoc.accuracy.result_json import result_data
     from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
     from torq_byoc.files import write_together
@@ -66,16 +71,20 @@ def command(
         refuse_unused([name for name in decided if name in request], f"{container.name} is compiled already")
         if any(request[name] is not None for name in ("plan", "sqnr", "cosine")):
             request["precision"] = "mixed"  # of no other container: whether this is one is seen when it is read
-    read = {"MODEL": model, "OUT.torq": container, "--data": data, "--thresholds": limits, **files_read(**request)}
+    given = {"MODEL": model, "OUT.torq": container, "--float-model": float_model}
+    read = {**given, "--data": data, "--thresholds": limits, **files_read(**request)}
     check_targets({"--report": report}, read, {"--bisect": folder})
-    refuse_container(model)
+    for path in filter(None, (model, float_model)):
+        refuse_container(path)
     thresholds = load_thresholds(limits) if limits else Thresholds()
     function = load_metric(metric) if metric else None
-    loaded = load_model(model)
+    loaded, original = load_model(model), load_model(float_model) if float_model else None
     with progress(None, f"checking {model.name}") as step:
         options = options_of(step=step, **request)
         with naming_the_file(request.get("record")):
             stages = stages_for_check(loaded, options, model.name, container)
+        if original is not None:
+            stages = with_float_model(stages, original)
         result = check(
             stages,
             data,

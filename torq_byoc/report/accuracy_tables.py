@@ -16,6 +16,9 @@ def print_check(data: Mapping[str, Any]) -> None:
     """The result of ``accuracy.result_json.result_data``."""
     console = console_for_output()
     console.print(_verdict(data))
+    if data["not_proven"]:
+        console.print(f"proven: {data['proven']}")
+        console.print(f"not proven: {data['not_proven']}")
     for miss in data["misses"]:
         console.print(f"missed: {miss['sentence']}")
     for line in _cause(data):
@@ -36,7 +39,9 @@ def print_check(data: Mapping[str, Any]) -> None:
 
 
 def _verdict(data: Mapping[str, Any]) -> str:
-    about = f"{data['model']} ({data['precision']}), {data['samples']} samples against {data['reference']}"
+    usual = data["against"] == "the float model"
+    reference = data["reference"] if usual else f"{data['against']} ({data['reference']})"
+    about = f"{data['model']} ({data['precision']}), {data['samples']} samples against {reference}"
     return f"may be shipped: {about}" if data["passed"] else f"may NOT be shipped: {about}"
 
 
