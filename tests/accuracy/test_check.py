@@ -93,7 +93,7 @@ def test_a_range_that_is_too_narrow_is_blamed_on_calibration():
     )
     result = check(model, EVALUATION)
     assert not result.passed
-    assert result.cause.stage is Stage.QUANTIZATION
+    assert (result.cause.stage, result.cause.node) == (Stage.GIVEN, "x")
     row = next(row for row in result.layers if row.layer.tensor == "x")
     assert f"{row.use.saturated:.2%} of the input x lie outside the range of the calibration" in result.cause.remedy
 

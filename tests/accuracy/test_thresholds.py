@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
+from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds, thresholds_of
 from torq_byoc.errors import AccuracyError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "accuracy.md"
@@ -96,11 +96,15 @@ def test_a_missing_file(tmp_path):
         load_thresholds(tmp_path / "none.yaml")
 
 
-@pytest.mark.parametrize(("section", "name", "near"), [("outputs", "y/boxs", "y/box"), ("layers", "cnov", "conv")])
-def test_names_that_the_model_does_not_have(section, name, near):
-    from torq_byoc.accuracy.thresholds import thresholds_of
-
-    thresholds = thresholds_of({section: {"names": {name: {"min_cosine": 0.5}}}})
+@pytest.mark.parametrize(
+    ("limits", "where", "near"),
+    [
+        ({"outputs": {"names": {"y/boxs": {"min_cosine": 0.5}}}}, "outputs.names", "y/box"),
+        ({"layers": {"names": {"cnov": {"min_cosine": 0.5}}}}, "layers.names", "conv"),
+        ({"lint": {"accept": ["bias-overflw"]}}, "lint.accept", "bias-overflow"),
+    ],
+)
+def test_names_that_there_are_not(limits, where, near):
     with pytest.raises(AccuracyError) as error:
-        thresholds.check_names(["y", "y/box"], ["conv", "t"])
-    assert f"'{near}'" in error.value.remedy
+        thresholds_of(limits).check_names(["y", "y/box"], ["conv", "t"], ["bias-overflow", "non-finite"])
+    assert error.value.where == where and f"'{near}'" in error.value.remedy

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from torq_byoc.accuracy.deviation import Deviation, Stage
+from torq_byoc.accuracy.evidence import Cause, Evidence, Feeds
+from torq_byoc.accuracy.given_causes import cause_as_given, cause_without_numbers, with_findings
 from torq_byoc.accuracy.layer_check import LayerRow
-from torq_byoc.accuracy.output_check import OutputRow, worst
+from torq_byoc.accuracy.output_check import worst
 from torq_byoc.accuracy.remedies import CARRIES_SCALES, remedy, remedy_of_many
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.accuracy.transplant import noise, removed_noise, transplants
@@ -17,66 +19,31 @@ from torq_byoc.accuracy.verdict import is_defect
 from torq_byoc.accuracy.what_if import Gain, gains, own_error
 from torq_byoc.quantize.output_parts import OutputPart
 
-Feeds = Mapping[str, np.ndarray]
-
 TELLING = 3.0
 """Decibels that a layer in float must gain the worst output part to count as its cause."""
 MOST_OF = 0.5
 """Part of the worst output part's error, as energy, that must be a layer's own to count as its cause."""
 
 
-@dataclass(frozen=True)
-class Cause:
-    """The layer that is worst.
-
-    Attributes:
-        stage, node, tensor: where the error arises.
-        detail: its figure, in a sentence.
-        proof: what the worst output part would gain without it; empty when that was not tried.
-        remedy: what to do.
-    """
-
-    stage: Stage
-    node: str
-    tensor: str
-    detail: str
-    proof: str
-    remedy: str
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What the check found, on which samples.
-
-    Attributes:
-        rows, outputs, deviations: figures and errors.
-        parts: of the outputs.
-        samples: feeds, and the float model's outputs for them.
-        values: gives the float model's values of layers for feeds.
-    """
-
-    rows: Sequence[LayerRow]
-    outputs: Sequence[OutputRow]
-    deviations: Sequence[Deviation]
-    parts: Sequence[OutputPart]
-    samples: Sequence[tuple[Feeds, Feeds]]
-    values: Callable[[Feeds], Feeds]
-
-
 def cause_of(stages: Stages, evidence: Evidence) -> Cause | None:
     """The cause of the worst output part's error; None for a model without layers."""
+    if no_numbers := cause_without_numbers(evidence.lint):
+        return no_numbers
     kind, rows = CARRIES_SCALES if stages.carries_scales else stages.precision, evidence.rows
     defects = sorted(
         filter(is_defect, evidence.deviations), key=lambda one: (not one.local, list(Stage).index(one.stage))
     )
     if defects:
-        return _of_defect(defects[0], rows, kind)
+        return with_findings(_of_defect(defects[0], rows, kind), evidence.lint)
     target = worst(evidence.outputs)
+    given = cause_as_given(stages, evidence, target) if target else None
+    if given:
+        return given
     if target is None or stages.is_held_against_itself or stages.precision == "bf16":
         return _weakest(rows, kind)
     part = next(part for part in evidence.parts if (part.output, part.name) == (target.output, target.part))
     if stages.float_model:
-        return _beside_float_model(stages, evidence, part, target.figures.sqnr)
+        return with_findings(_beside_float_model(stages, evidence, part, target.figures.sqnr), evidence.lint)
     feeds, wanted = _samples_of(evidence, part)
     found = gains(stages.prepared, stages.precise, rows, part, feeds, wanted)
     if found and found[0].after - found[0].before >= TELLING:
@@ -149,8 +116,9 @@ def _weakest(rows: Sequence[LayerRow], kind: str) -> Cause | None:
 
 
 def _of_row(row: LayerRow, proof: str, kind: str) -> Cause:
+    stage = Stage.BF16 if kind == "bf16" else Stage.QUANTIZATION
     cure = remedy(Stage.QUANTIZATION, row, kind)
-    return Cause(Stage.QUANTIZATION, row.layer.node, row.layer.tensor, _figure(row), proof, cure)
+    return Cause(stage, row.layer.node, row.layer.tensor, _figure(row), proof, cure)
 
 
 def _figure(row: LayerRow) -> str:

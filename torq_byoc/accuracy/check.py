@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from torq_byoc.accuracy.cause import Cause, Evidence, cause_of
+from torq_byoc.accuracy.cause import cause_of
 from torq_byoc.accuracy.deviation import Deviation
 from torq_byoc.accuracy.evaluation_data import EvaluationData
+from torq_byoc.accuracy.evidence import Cause, Evidence
 from torq_byoc.accuracy.labels import LabelScores
 from torq_byoc.accuracy.layer_check import LayerRow
-from torq_byoc.accuracy.lint import LintFinding, Subject, lint
+from torq_byoc.accuracy.lint import RULES, LintFinding, Subject, lint
+from torq_byoc.accuracy.lint.rules.calibration_match import outside_calibration
 from torq_byoc.accuracy.output_check import OutputRow, stacked
 from torq_byoc.accuracy.scope import Scope, scope_of
 from torq_byoc.accuracy.session import Session
@@ -110,10 +112,20 @@ def check(
     _check_metric_names(thresholds, results)
     outputs, rows, deviations = session.outputs.rows(), session.layers.rows(), session.deviations()
     scores = session.labels.scores() if session.labels else None
-    step("cause")
-    evidence = Evidence(rows, outputs, deviations, session.parts, session.close, session.layers.wanted)
-    cause = cause_of(stages, evidence)
     step("lint")
+    subject = _subject(stages, evaluation, scores, calibration)
+    findings = lint(subject)
+    step("cause")
+    evidence = Evidence(
+        rows,
+        outputs,
+        deviations,
+        [finding for finding in findings if finding.rule not in thresholds.lint.accept],
+        outside_calibration(subject),
+        session.parts,
+        session.close,
+        session.layers.wanted,
+    )
     facts = stages.compiled.facts
     return CheckResult(
         model=facts.model,
@@ -127,9 +139,9 @@ def check(
         deviations=deviations,
         labels=scores,
         metric=results,
-        misses=misses(thresholds, outputs, rows, scores, results, deviations),
-        cause=cause,
-        lint=_lint(stages, evaluation, scores, calibration),
+        misses=misses(thresholds, outputs, rows, scores, results, deviations, findings),
+        cause=cause_of(stages, evidence),
+        lint=findings,
         notes=(*session.notes, *session.remarks(), *facts.notes, *facts.warnings),
     )
 
@@ -138,6 +150,7 @@ def _check_names(thresholds: Thresholds, session: Session) -> None:
     thresholds.check_names(
         [name for part in session.parts for name in (part.output, f"{part.output}/{part.name}")],
         [name for layer in session.layers.layers for name in (layer.node, layer.tensor)],
+        RULES,
     )
 
 
@@ -161,12 +174,15 @@ def _check_metric_names(thresholds: Thresholds, results: Mapping[str, float]) ->
         )
 
 
-def _lint(
+def _subject(
     stages: Stages, evaluation: EvaluationData, scores: LabelScores | None, calibration: Mapping[str, np.ndarray] | None
-) -> tuple[LintFinding, ...]:
-    """Labels are looked at where the float model fails them: only then can the form of the data be why."""
+) -> Subject:
+    """What the lint looks at.
+
+    Labels are where the float model fails them: only then can the form of the data be why.
+    """
     given = tuple(samples(stages.prepared, calibration)) if calibration and not stages.carries_scales else ()
     feeds = tuple(islice(evaluation, LINT_SAMPLES))
     fails = scores is not None and scores.float_top1 < LOW_TOP1 and evaluation.rows == 1
     labels = evaluation.labels[: len(feeds)] if fails and evaluation.labels is not None else None
-    return lint(Subject(stages.prepared, stages.precise, feeds, given, labels))
+    return Subject(stages.prepared, stages.precise, feeds, given, labels)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,14 @@ class Codes:
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
         """Real values of codes, in float64."""
         return (codes.astype(np.float64) - self.zero_point) * self.scale
+
+
+def codes_of(node: onnx.NodeProto, name: str, constants: Mapping[str, onnx.TensorProto]) -> Codes | None:
+    """The quantization of a QuantizeLinear or DequantizeLinear; None for one by channels or unknown."""
+    scale = numpy_helper.to_array(constants[node.input[1]]) if node.input[1] in constants else None
+    if scale is None or scale.size != 1:
+        return None
+    zero = np.zeros((), np.uint8)
+    if len(node.input) > 2 and node.input[2]:
+        zero = numpy_helper.to_array(constants[node.input[2]])
+    return Codes(name, float(scale.reshape(())), int(zero.reshape(())), zero.dtype, node.name)

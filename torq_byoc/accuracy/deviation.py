@@ -9,10 +9,14 @@ from enum import StrEnum
 class Stage(StrEnum):
     """Between which two forms of a model an error arises."""
 
+    GIVEN = "as given"
+    """Before any stage: the model or the data themselves."""
     IMPORT = "import"
     """The model as given, and prepared: folding, rewriting, renaming."""
     QUANTIZATION = "quantization"
-    """The prepared float model, and QDQ semantics in float64 (or bf16 operands)."""
+    """The prepared float model, and QDQ semantics in float64."""
+    BF16 = "rounding to bf16"
+    """The float model, and the same layer by layer on bf16 operands."""
     ROUNDING = "integer rounding"
     """QDQ semantics in float64, and the machine's integers on whole tensors."""
     TILING = "tiling"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
 
-from torq_byoc.accuracy.codes import Codes
+from torq_byoc.accuracy.codes import Codes, codes_of
 from torq_byoc.accuracy.places import Place, Places
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.frontend.graph import constant_tensors
@@ -115,7 +114,7 @@ def _quantizations(model: onnx.ModelProto) -> dict[str, Codes]:
     found: dict[str, Codes] = {}
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear" and node.input[0] not in found:
-            codes = _codes(node, node.output[0], constants)
+            codes = codes_of(node, node.output[0], constants)
             if codes:
                 found[node.input[0]] = codes
     return found
@@ -125,19 +124,8 @@ def _output_quantizations(model: onnx.ModelProto) -> dict[str, Codes]:
     """By name of codes how the model outputs that are made of them read them."""
     constants, outputs = constant_tensors(model.graph), {value.name for value in model.graph.output}
     ends = [node for node in model.graph.node if node.op_type == "DequantizeLinear" and node.output[0] in outputs]
-    found = {node.input[0]: _codes(node, node.input[0], constants) for node in ends}
+    found = {node.input[0]: codes_of(node, node.input[0], constants) for node in ends}
     return {name: codes for name, codes in found.items() if codes}
-
-
-def _codes(node: onnx.NodeProto, name: str, constants: Mapping[str, onnx.TensorProto]) -> Codes | None:
-    """The quantization of a QuantizeLinear or DequantizeLinear; None for one by channels or unknown."""
-    scale = numpy_helper.to_array(constants[node.input[1]]) if node.input[1] in constants else None
-    if scale is None or scale.size != 1:
-        return None
-    zero = np.zeros((), np.uint8)
-    if len(node.input) > 2 and node.input[2]:
-        zero = numpy_helper.to_array(constants[node.input[2]])
-    return Codes(name, float(scale.reshape(())), int(zero.reshape(())), zero.dtype, node.name)
 
 
 def _float_tensors(model: onnx.ModelProto) -> set[str]:

@@ -79,13 +79,22 @@ def is_in_another_range(row: LayerRow) -> bool:
     return row.layer.op == INPUT and row.use is not None and row.use.saturated > ANOTHER_RANGE
 
 
+def other_data(name: str, share: float, source: str) -> str:
+    """What to do about a model input of which a part lies outside the range of a source."""
+    return (
+        f"give data and calibration in one range: {share:.2%} of the input {name} lie outside the range of {source}"
+        " (is one of them scaled or normalized differently?)"
+    )
+
+
 def _other_data(row: LayerRow, kind: str) -> str:
     assert row.use is not None
-    source = "the scales that the model carries" if kind == CARRIES_SCALES else "the calibration"
-    return (
-        f"give data and calibration in one range: {row.use.saturated:.2%} of the input {row.layer.tensor} lie outside "
-        f"the range of {source} (is one of them scaled or normalized differently?)"
-    )
+    return other_data(row.layer.tensor, row.use.saturated, source_of_ranges(kind))
+
+
+def source_of_ranges(kind: str) -> str:
+    """Where the ranges of a model come from, in words."""
+    return "the scales that the model carries" if kind == CARRIES_SCALES else "the calibration"
 
 
 def _has_16_bits(layer: Layer) -> bool:

@@ -19,6 +19,8 @@ Every key may be left out.  A limit of null is none::
       max_top1_loss: 0.01    # against the float model; 0.01 is one point
       max_top5_loss: 0.01
       min_top1: null
+    lint:
+      accept: []             # names of rules whose errors do not count
     metric:                  # with --metric: by name of a result ("metric" when it is one number)
       f1: {min: 0.9, max: null}
 
@@ -93,6 +95,12 @@ class LabelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     min_top1: Share | None = None
 
 
+class LintLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which findings of severity "error" are no miss: those of some rules, by name."""
+
+    accept: list[str] = []
+
+
 class MetricLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Limits of one result of the user's metric."""
 
@@ -106,28 +114,31 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     outputs: Outputs = Outputs()
     layers: Layers = Layers()
     labels: LabelLimits = LabelLimits()
+    lint: LintLimits = LintLimits()
     metric: dict[str, MetricLimits] = {}
 
-    def check_names(self, outputs: Iterable[str], layers: Iterable[str]) -> None:
-        """Every name in the file must be one that the model has.
+    def check_names(self, outputs: Iterable[str], layers: Iterable[str], rules: Iterable[str]) -> None:
+        """Every name in the file must be one that there is.
 
         Args:
             outputs: "output" and "output/part".
             layers: nodes and tensors.
+            rules: of the lint.
 
         Raises:
             AccuracyError: it is not.
         """
-        for section, given, known in (
-            ("outputs", self.outputs.names, tuple(outputs)),
-            ("layers", self.layers.names, tuple(layers)),
+        for where, given, known in (
+            ("outputs.names", self.outputs.names, tuple(outputs)),
+            ("layers.names", self.layers.names, tuple(layers)),
+            ("lint.accept", self.lint.accept, tuple(rules)),
         ):
             for name in given:
                 if name not in known:
                     raise AccuracyError(
-                        f"the thresholds name something that the model does not have: {name!r}",
-                        where=f"{section}.names",
-                        why=f"it has {len(known)} such names",
+                        f"the thresholds name something that there is not: {name!r}",
+                        where=where,
+                        why=f"there are {len(known)} such names",
                         remedy=choose_from(name, known[:20]),
                     )
 

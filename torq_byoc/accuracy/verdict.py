@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.labels import LabelScores
 from torq_byoc.accuracy.layer_check import LayerRow
+from torq_byoc.accuracy.lint import LintFinding, Severity
 from torq_byoc.accuracy.output_check import OutputRow
-from torq_byoc.accuracy.thresholds import LabelLimits, MetricLimits, Thresholds
+from torq_byoc.accuracy.thresholds import LabelLimits, LintLimits, MetricLimits, Thresholds
 
 Limit = tuple[str, float | None, float | None]
 """Name, measured value, limit; None where there is no value or no limit."""
@@ -22,7 +23,7 @@ class Miss:
     Attributes:
         section: of the thresholds file, or "program" for a defect.
         where: output, part, layer or result of the metric.
-        what: name of the limit.
+        what: name of the limit, of the rule, or of the stage.
         value, limit: figures; None for what has none.
         sentence: the same in words.
     """
@@ -42,10 +43,12 @@ def misses(
     labels: LabelScores | None,
     metric: Mapping[str, float],
     deviations: Iterable[Deviation],
+    lint: Iterable[LintFinding],
 ) -> tuple[Miss, ...]:
-    """All that is missed, defects first, then in the order of the arguments."""
+    """All that is missed: defects, errors of the model itself, then in the order of the arguments."""
     return (
         *_defects(deviations),
+        *_lint_misses(thresholds.lint, lint),
         *_output_misses(thresholds, outputs),
         *_layer_misses(thresholds, layers),
         *(_label_misses(thresholds.labels, labels) if labels else ()),
@@ -64,6 +67,12 @@ def _defects(deviations: Iterable[Deviation]) -> Iterator[Miss]:
     for deviation in found[:1]:
         sentence = f"{deviation.stage}: {deviation.node}: {deviation.detail}"
         yield Miss("program", deviation.node, str(deviation.stage), None, None, sentence)
+
+
+def _lint_misses(limits: LintLimits, findings: Iterable[LintFinding]) -> Iterator[Miss]:
+    for finding in findings:
+        if finding.severity is Severity.ERROR and finding.rule not in limits.accept:
+            yield Miss("lint", finding.where, finding.rule, None, None, f"{finding.where}: {finding.what}")
 
 
 def _output_misses(thresholds: Thresholds, rows: Iterable[OutputRow]) -> Iterator[Miss]:

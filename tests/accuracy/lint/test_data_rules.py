@@ -65,7 +65,7 @@ def test_scores_beside_pixels_are_lost_in_one_scale() -> None:
     feeds: Feeds = [{"x": np.array([[-3.0, -2.0, 0.0, 2.0]], np.float32)}]
     precise = quantize_model(float_model, {"x": feeds[0]["x"]})
     (finding,) = _of(Subject(float_model, precise, feeds), "concat-ranges")
-    assert finding.where == "join, operand score" and finding.severity is Severity.ERROR
+    assert finding.where == "join, operand score" and finding.severity is Severity.WARNING
     assert "zero" in finding.what
 
 
@@ -134,3 +134,35 @@ def test_labels_tell_that_channels_are_swapped() -> None:
     assert not _of(Subject(float_model, float_model, right, labels=labels), "input-form")
     (finding,) = _of(Subject(float_model, float_model, swapped, labels=labels), "input-form")
     assert "reverse order" in finding.what and "input x" in finding.where
+
+
+def _scores(labels: np.ndarray) -> list[LintFinding]:
+    """Samples whose largest value is their class."""
+    feeds = [{"x": np.eye(6, dtype=np.float32)[[index % 4 + 1]]} for index in range(len(labels))]
+    made = model([helper.make_node("Relu", ["x"], ["y"], "relu")], {}, (1, 6))
+    return _of(Subject(made, made, feeds, labels=labels), "label-shift")
+
+
+@pytest.mark.parametrize(("shift", "word"), [(1, "smaller"), (-1, "larger"), (0, ""), (2, "")])
+def test_labels_that_count_from_another_number(shift: int, word: str) -> None:
+    found = _scores(np.arange(12) % 4 + 1 + shift)
+    assert len(found) == bool(word)
+    assert all(f"100.0% of 12 samples are right if every label is one {word}, 0.0%" in one.what for one in found)
+
+
+def test_labels_that_are_wrong_for_other_reasons_are_no_shift() -> None:
+    assert _scores(np.random.default_rng(0).permutation(np.arange(16) % 4 + 1)) == []
+
+
+@pytest.mark.parametrize(("end", "severity"), [("Softmax", Severity.NOTE), ("Relu", Severity.ERROR)])
+def test_infinity_that_reaches_an_output_is_an_error(end: str, severity: Severity) -> None:
+    """1/0 before a softmax of its negative is a mask."""
+    nodes = [
+        helper.make_node("Reciprocal", ["x"], ["r"], "reciprocal"),
+        helper.make_node("Abs", ["r"], ["a"], "abs"),
+        helper.make_node("Neg", ["a"], ["n"], "negative"),
+        helper.make_node(end, ["n" if end == "Softmax" else "a"], ["y"], "end"),
+    ]
+    made = model(nodes, {})
+    (finding,) = _of(Subject(made, made, [{"x": np.array([[1, 2, 0, 4]], np.float32)}]), "non-finite")
+    assert finding.severity is severity

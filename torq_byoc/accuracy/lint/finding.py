@@ -10,9 +10,9 @@ class Severity(StrEnum):
     """What a finding means for shipping."""
 
     ERROR = "error"
-    """Results are wrong, or there will be no program."""
+    """Results are wrong, whatever the figures on this data say, or there will be no program: not to be shipped."""
     WARNING = "warning"
-    """Results may be worse than they need to be."""
+    """Results may be worse than they need to be; the figures say whether they are."""
     NOTE = "note"
     """Worth knowing."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -25,8 +26,10 @@ class QuantizedProduct:
         input_scale, input_zero: of its data.
         input_codes: lowest and highest code of the data's type.
         codes: int64 [channels, weights a channel], zero point removed.
+        weight_peak: largest code of the weights' type, above its middle.
         scales: float64 [channels].
         bias: float64 [channels], real values; zeros when there is none.
+        bias_scales: float64 [channels] of an int32 bias; None without one.
         output_scale: scale of the tensor that its result becomes; None when it stays float.
     """
 
@@ -37,8 +40,10 @@ class QuantizedProduct:
     input_zero: int
     input_codes: tuple[int, int]
     codes: np.ndarray
+    weight_peak: int
     scales: np.ndarray
     bias: np.ndarray
+    bias_scales: np.ndarray | None
     output_scale: float | None
 
     @property
@@ -100,8 +105,10 @@ class _Reader:
             input_zero=int(self._zero_point(data).reshape(-1)[0]),
             input_codes=(int(limits.min), int(limits.max)),
             codes=codes.astype(np.int64) - zero.reshape(-1, 1),
+            weight_peak=_half(raw.dtype),
             scales=scales,
             bias=self._bias(node, len(codes)),
+            bias_scales=self._bias_scales(node, len(codes)),
             output_scale=self._output_scale(node.output[0]),
         )
 
@@ -118,12 +125,25 @@ class _Reader:
         found = self.array(node.input[2]) if len(node.input) > 2 and node.input[2] else None
         return np.dtype(np.uint8) if found is None else found.dtype
 
-    def _bias(self, node: onnx.NodeProto, channels: int) -> np.ndarray:
-        name = node.input[2] if len(node.input) > 2 else ""
+    def _bias_name(self, node: onnx.NodeProto) -> str:
+        """Of the tensor that is added to a product; empty without one."""
         if node.op_type == "MatMul":
             readers = self.readers.get(node.output[0], [])
             if len(readers) == 1 and readers[0].op_type == "Add":
-                name = next((other for other in readers[0].input if other != node.output[0]), "")
+                return next((other for other in readers[0].input if other != node.output[0]), "")
+        return node.input[2] if len(node.input) > 2 else ""
+
+    def _bias_scales(self, node: onnx.NodeProto, channels: int) -> np.ndarray | None:
+        maker = self.producers.get(self._bias_name(node))
+        if maker is None or maker.op_type != "DequantizeLinear":
+            return None
+        codes, scale = self.array(maker.input[0]), self.array(maker.input[1])
+        if codes is None or codes.dtype != np.int32 or scale is None or scale.size not in (1, channels):
+            return None
+        return np.broadcast_to(scale.reshape(-1).astype(np.float64), channels)
+
+    def _bias(self, node: onnx.NodeProto, channels: int) -> np.ndarray:
+        name = self._bias_name(node)
         real = self._real(name) if name else None
         if real is None or real.size not in (1, channels):
             return np.zeros(channels)
@@ -156,3 +176,9 @@ class _Reader:
                 return None
             name = node.output[0]
         return None
+
+
+def _half(dtype: np.dtype) -> int:
+    """The largest distance of a code from the middle of its type; of packed types by their name."""
+    info = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.iinfo(dtype)
+    return (int(info.max) - int(info.min)) // 2

@@ -34,6 +34,11 @@ class Subject:
     calibration: Sequence[Feed] = ()
     labels: np.ndarray | None = field(default=None)
 
+    @property
+    def carries_scales(self) -> bool:
+        """Whether the model came with the scales of its results."""
+        return any(node.op_type == "QuantizeLinear" for node in self.prepared.graph.node)
+
     @cached_property
     def products(self) -> tuple[QuantizedProduct, ...]:
         """Nodes that multiply by constant integer weights."""
@@ -48,3 +53,8 @@ class Subject:
     def first_run(self) -> Arrays:
         """Every tensor of the prepared model on the first evaluation sample; empty without samples."""
         return self.evaluator.tensors(self.evaluation[0]) if self.evaluation else {}
+
+    def answers(self, feeds: Sequence[Feed]) -> np.ndarray:
+        """The class with the largest score of the first output on each of some samples, int64 [samples]."""
+        scores = [next(iter(self.evaluator.outputs(feed).values())) for feed in feeds]
+        return np.array([int(score.reshape(-1).argmax()) for score in scores], np.int64)

@@ -19,26 +19,40 @@ SPREADS = (0.5, 2.0)
 
 def calibration_match(subject: Subject) -> Iterator[LintFinding]:
     """Range, mean and spread of every float input, evaluation against calibration."""
-    if not subject.calibration or not subject.evaluation:
-        return
-    for value in subject.prepared.graph.input:
-        known = np.concatenate([np.ravel(feed[value.name]) for feed in subject.calibration]).astype(np.float64)
-        new = np.concatenate([np.ravel(feed[value.name]) for feed in subject.evaluation]).astype(np.float64)
-        if not known.size or subject.calibration[0][value.name].dtype.kind != "f":
-            continue
+    for name, known, new in _float_inputs(subject):
         complaint = _complaint(known, new)
         if complaint:
             yield LintFinding(
                 "calibration-match",
                 Severity.WARNING,
-                f"input {value.name}",
+                f"input {name}",
                 complaint,
                 "calibrate with samples of what the model will see, prepared by the same code",
             )
 
 
+def outside_calibration(subject: Subject) -> dict[str, float]:
+    """Part of the evaluation values that lie outside the calibration data's range, by float input."""
+    return {name: _outside(known, new) for name, known, new in _float_inputs(subject)}
+
+
+def _float_inputs(subject: Subject) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Name, calibration values and evaluation values of every float input; none without data of both kinds."""
+    if not subject.calibration or not subject.evaluation:
+        return
+    for value in subject.prepared.graph.input:
+        known = np.concatenate([np.ravel(feed[value.name]) for feed in subject.calibration]).astype(np.float64)
+        new = np.concatenate([np.ravel(feed[value.name]) for feed in subject.evaluation]).astype(np.float64)
+        if known.size and subject.calibration[0][value.name].dtype.kind == "f":
+            yield value.name, known, new
+
+
+def _outside(known: np.ndarray, new: np.ndarray) -> float:
+    return float(np.mean((new < known.min()) | (new > known.max())))
+
+
 def _complaint(known: np.ndarray, new: np.ndarray) -> str:
-    outside = float(np.mean((new < known.min()) | (new > known.max())))
+    outside = _outside(known, new)
     spread = float(known.std())
     facts = (
         f"calibration {known.mean():.3g} +- {spread:.3g} in {known.min():.3g} .. {known.max():.3g},"

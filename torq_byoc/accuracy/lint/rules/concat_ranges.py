@@ -31,7 +31,7 @@ def concat_ranges(subject: Subject) -> Iterator[LintFinding]:
                 loss = "all of it becomes zero" if steps < 0.5 else "most of its bits are lost"
                 yield LintFinding(
                     "concat-ranges",
-                    Severity.ERROR if steps < 1 else Severity.WARNING,
+                    Severity.WARNING,
                     f"{node.name}, operand {name}",
                     f"the operand spans {steps:.2g} steps of the concatenation's scale {scale:.3g}"
                     f" (want {FEWEST_CODES}): {loss}",

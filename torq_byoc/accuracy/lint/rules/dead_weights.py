@@ -16,7 +16,9 @@ SUBNORMAL = float(np.finfo(np.float32).tiny)
 
 def dead_weights(subject: Subject) -> Iterator[LintFinding]:
     """Output channels whose weights are all zero, and channels that only quantization makes so."""
-    yield from _zero_in_float(subject)
+    in_float = list(_zero_in_float(subject))
+    yield from in_float
+    known = {finding.where for finding in in_float}
     for product in subject.products:
         dead = np.flatnonzero(~product.codes.any(axis=1))
         if 0 < dead.size < len(product.codes):
@@ -28,7 +30,7 @@ def dead_weights(subject: Subject) -> Iterator[LintFinding]:
                 f" (channel {dead[0]} first): these channels are constant",
                 "prune them from the model: they cost cycles and bytes",
             )
-        elif dead.size:
+        elif dead.size and product.node not in known:
             yield LintFinding(
                 "dead-weights",
                 Severity.ERROR,

@@ -93,17 +93,12 @@ def _changed(values: np.ndarray, axis: int, undo: Change) -> np.ndarray:
 
 def _by_labels(subject: Subject, name: str, axis: int) -> str:
     """Share of samples whose largest score is at their label, as they are and in every other form."""
-    if subject.labels is None or len(subject.labels) != len(subject.evaluation):
+    labels = subject.labels
+    if labels is None or len(labels) != len(subject.evaluation):
         return ""
 
     def right(feeds: list[Mapping[str, np.ndarray]]) -> float:
-        scores = [next(iter(subject.evaluator.outputs(feed).values())) for feed in feeds]
-        labels = np.asarray(subject.labels).reshape(-1)
-        return float(
-            np.mean(
-                [int(score.reshape(-1).argmax()) == int(label) for score, label in zip(scores, labels, strict=True)]
-            )
-        )
+        return float(np.mean(subject.answers(feeds) == labels.reshape(-1)))
 
     def form_of(undo: Change) -> list[Mapping[str, np.ndarray]]:
         return [{**feed, name: _changed(feed[name], axis, undo)} for feed in subject.evaluation]
