@@ -90,6 +90,38 @@ def test_a_missed_target_of_a_quantized_file_exits_with_1(capsys, files, tmp_pat
     assert refused.code == 2 and refused.json["what"] == "options without effect: --hw"
 
 
+def check_mixed(capsys, files, *arguments):
+    data = ("--data", files / "calib.npz", "--calib", files / "calib.npz", "--layer-samples", 1)
+    return torq(capsys, "check", files / "m.onnx", *data, "--precision", "mixed", *arguments, "--json")
+
+
+def test_a_target_that_is_reached_passes_the_check(capsys, files):
+    result = check_mixed(capsys, files, "--target-sqnr", 38)
+    assert result.code == 0 and result.json["misses"] == []
+    assert min(output["sqnr"] for output in result.json["outputs"]) >= 38
+
+
+@pytest.mark.parametrize(
+    ("target", "what", "wanted"), [("--target-sqnr", "sqnr", 150), ("--target-cos", "cosine", 0.9999999)]
+)
+def test_a_missed_target_is_a_missed_threshold_of_the_check(capsys, files, target, what, wanted):
+    result = check_mixed(capsys, files, target, wanted)
+    assert result.code == 1 and not result.json["passed"]
+    (output,) = result.json["outputs"]
+    misses = {miss["where"]: miss for miss in result.json["misses"]}
+    assert set(misses) == {"y", "the plan on the calibration data"}
+    assert {(miss["section"], miss["what"], miss["limit"]) for miss in misses.values()} == {("target", what, wanted)}
+    assert misses["y"]["value"] == output[what] < wanted
+    assert f"the target is {wanted:.6g}" in misses["y"]["sentence"]
+
+
+def test_a_target_of_a_container_is_judged_on_the_data(capsys, files, tmp_path):
+    assert compile_mixed(capsys, files, tmp_path / "a.torq", "--target-sqnr", 38).code == 0
+    data = ("--data", files / "calib.npz", "--calib", files / "calib.npz", "--layer-samples", 1, "--json")
+    result = torq(capsys, "check", files / "m.onnx", tmp_path / "a.torq", *data, "--target-sqnr", 38)
+    assert result.code == 0, result.out
+
+
 def test_rewrites_of_a_plan_can_be_disabled(capsys, tmp_path):
     stress = outlier_block(0)
     onnx.save(stress.model, tmp_path / "m.onnx")

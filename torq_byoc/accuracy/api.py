@@ -15,13 +15,17 @@ from torq_byoc.accuracy.float_model import with_float_model
 from torq_byoc.accuracy.stages import Stages, stages_of
 from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
 from torq_byoc.compilation.options import Options
+from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.compiled_model import load
 from torq_byoc.frontend import load_model
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
 from torq_byoc.quantize.choose_ranges import AUTO
 from torq_byoc.quantize.data import load_calibration
+from torq_byoc.quantize.planning.target import PrecisionTarget
+from torq_byoc.quantize.precision_plan import PrecisionPlan
 from torq_byoc.quantize.user_metric import Metric
+from torq_byoc.schedules.record import DecisionRecord
 
 Data = str | Path | Mapping[str, np.ndarray]
 
@@ -37,8 +41,13 @@ def check_model(
     calibration_method: str = AUTO,
     shapes: Mapping[str, Sequence[int]] | None = None,
     hw: str | Path | NpuConfig = "sl2610",
+    schedule: DecisionRecord | None = None,
     effort: int = 1,
+    disable_passes: Collection[str] = (),
     disable_rewrites: Collection[str] = (),
+    records: str | Path | RecordDatabase | None = None,
+    plan: PrecisionPlan | str | Path | None = None,
+    target: PrecisionTarget | None = None,
     thresholds: str | Path | Thresholds | None = None,
     metric: Metric | None = None,
     layer_samples: int = LAYER_SAMPLES,
@@ -49,11 +58,12 @@ def check_model(
         model: path of the model, or the model itself.
         data: evaluation data: npz file, folder of npz files, or arrays by input name whose first axis counts samples;
             "labels" may hold the classes.
-        container: a ``.torq`` file to check in place of a new compilation; machine and precision are its own then.
+        container: a ``.torq`` file to check in place of a new compilation; machine, precision and decisions are its
+            own then.
         float_model: what a model that carries its scales was made from, or its path: held against that, damaged
             scales show; without it such a model is held against itself.
-        precision, calibration, calibration_method, shapes, hw, effort, disable_rewrites: as for
-            ``torq_byoc.compile``.
+        precision, calibration, calibration_method, shapes, hw, schedule, effort, disable_passes, disable_rewrites,
+        records, plan, target: as for ``torq_byoc.compile``; the target is to be reached on the evaluation data too.
         thresholds: a YAML file, or limits; the defaults without.
         metric: takes the outputs of both by name, the first axis counting samples; returns a number, or numbers by
             name.
@@ -72,8 +82,13 @@ def check_model(
         calibration=_arrays(calibration) if calibration is not None else None,
         calibration_method=calibration_method,
         shapes=dict(shapes or {}),
+        decisions=schedule,
         effort=effort,
+        disabled_passes=tuple(disable_passes),
         disabled_rewrites=tuple(disable_rewrites),
+        records=RecordDatabase.read(Path(records)) if isinstance(records, str | Path) else records,
+        plan=PrecisionPlan.read(Path(plan)) if isinstance(plan, str | Path) else plan,
+        target=target,
     )
     name = model.graph.name if isinstance(model, onnx.ModelProto) else Path(model).name
     stages = stages_for_check(given, options, name, Path(container) if container else None)

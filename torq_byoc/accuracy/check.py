@@ -21,6 +21,7 @@ from torq_byoc.accuracy.output_check import OutputRow, stacked
 from torq_byoc.accuracy.scope import Scope, scope_of
 from torq_byoc.accuracy.session import Session
 from torq_byoc.accuracy.stages import Stages
+from torq_byoc.accuracy.target_verdict import target_misses
 from torq_byoc.accuracy.thresholds import Thresholds
 from torq_byoc.accuracy.verdict import Miss, misses
 from torq_byoc.errors import AccuracyError
@@ -139,7 +140,10 @@ def check(
         deviations=deviations,
         labels=scores,
         metric=results,
-        misses=misses(thresholds, outputs, rows, scores, results, deviations, findings),
+        misses=(
+            *misses(thresholds, outputs, rows, scores, results, deviations, findings),
+            *target_misses(stages.options.target if stages.precision == "mixed" else None, stages.planned, outputs),
+        ),
         cause=cause_of(stages, evidence),
         lint=findings,
         notes=(*session.notes, *session.remarks(), *facts.notes, *facts.warnings),

@@ -21,6 +21,7 @@ from torq_byoc.compiled_model import CompiledModel, Partition
 from torq_byoc.compiler import compile_model
 from torq_byoc.host_module import npu_functions
 from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.quantize.planning.planner import Planned
 from torq_byoc.relay_patterns import PartitionedModule, lower_partitions
 
 
@@ -50,6 +51,7 @@ class Stages:
         graphs: operator graph of every partition by symbol: integers, scales gone.
         compiled: the verified programs and the host module.
         options: what was asked for.
+        planned: the plan of a float model in mixed precision, and what it reaches.
         float_model: what a model that carries its scales is held against; without one it is held against itself.
     """
 
@@ -61,6 +63,7 @@ class Stages:
     graphs: Mapping[str, OpGraph]
     compiled: CompiledModel
     options: Options
+    planned: Planned | None = None
     float_model: FloatModel | None = None
 
     @property
@@ -121,4 +124,5 @@ def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: 
         graphs=lower_partitions(npu_functions(placement.parted.module), options.config),
         compiled=compiled or compile_model(model, options, name=name),
         options=options,
+        planned=placement.planned,
     )

@@ -21,7 +21,7 @@ class Miss:
     """A threshold that is not reached.
 
     Attributes:
-        section: of the thresholds file, or "program" for a defect.
+        section: of the thresholds file; "program" for a defect, "target" for that of mixed precision.
         where: output, part, layer or result of the metric.
         what: name of the limit, of the rule, or of the stage.
         value, limit: figures; None for what has none.
