@@ -181,7 +181,7 @@ def _same(results: list[dict[str, np.ndarray]], clean: list[dict[str, np.ndarray
 
 def _show(outcomes: Sequence[Outcome], silent: int, seconds: float) -> None:
     console = Console(width=160)
-    stages = list(Stage)
+    stages = list(INJECTORS)
     confusion = Table("fault in", *(stage.value for stage in stages), "nothing", "right layer and class")
     for stage in stages:
         own = [outcome for outcome in outcomes if outcome.stage == stage]

@@ -238,6 +238,14 @@ def test_layers_are_looked_at_on_few_samples_spread_over_the_data():
     assert steps[:2] == ["sample 1 of 6", "sample 2 of 6"]
 
 
+def test_the_worst_of_the_samples_is_named():
+    """The last of three is a hundredth of the others: to it the steps are coarse."""
+    values = EVALUATION["x"][:3].copy()
+    values[2] /= 100
+    assert check(stages("chain"), {"x": values}).worst_sample == 2
+    assert check(stages("chain"), {"x": values}, layer_samples=1).worst_sample == 0
+
+
 def test_the_same_question_has_the_same_answer():
     assert check(stages("chain"), EVALUATION) == check(stages("chain"), EVALUATION)
 

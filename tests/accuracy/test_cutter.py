@@ -11,16 +11,22 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.accuracy.fault_subjects import Subject, subjects
+from tests.accuracy.models import data, detector
 from tests.end_to_end.harness import Arrays
+from torq_byoc.accuracy.attribution import layer_deviations
 from torq_byoc.accuracy.cutter import cut
 from torq_byoc.accuracy.cutter_files import bisect
 from torq_byoc.accuracy.deviation import Deviation, Stage
+from torq_byoc.accuracy.layer_check import LayerCheck
 from torq_byoc.accuracy.program_check import program_deviations
+from torq_byoc.accuracy.stages import stages_of
 from torq_byoc.cli.main import main
+from torq_byoc.compilation.options import Options
 from torq_byoc.errors import AccuracyError
 from torq_byoc.kernels.conv2d import Conv2d
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.quantize.evaluation.float64 import float64_outputs
+from torq_byoc.quantize.precision_plan import PrecisionPlan, TensorPrecision
 
 QUANTIZATIONS = ("QuantizeLinear", "DequantizeLinear")
 
@@ -115,6 +121,41 @@ def _unlike_operands() -> Subject:
     data = np.random.default_rng(0).standard_normal((4, 3, 8, 8)).astype(np.float32)
     options = Options(precision="int8", calibration={"x": data})
     return Subject("unlike", stages_of(net.model((1, 3, 8, 8)), options, name="unlike"), {"x": data})
+
+
+def test_a_cut_of_a_mixed_model_keeps_its_part_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = TensorPrecision(dtype="int16")
+    plan = PrecisionPlan(tensors={"x": wide, "cls": wide}, nodes={"stem": "bf16", "relu": "bf16"})
+    options = Options(precision="mixed", plan=plan, calibration=data(8, seed=1), effort=0)
+    stages = stages_of(detector(), options, name="detector")
+    check = LayerCheck(stages)
+    (sample,) = ({"x": one[None]} for one in data(1, seed=9)["x"])
+    check.take(sample)
+    made = bisect(stages, layer_deviations(check.rows()), sample, tmp_path / "cut")
+    assert made is not None and made.found is not None
+    assert "Concat" in _operators(made.model) and made.options.precision == "mixed"
+    assert made.options.plan == PrecisionPlan(tensors={"cls": wide})
+    command = (tmp_path / "cut" / "command.txt").read_text()
+    assert "--precision mixed" in command and "--precision-plan plan.json" in command
+    monkeypatch.chdir(tmp_path / "cut")
+    with pytest.raises(SystemExit) as done:
+        main(command.split()[1:])
+    assert done.value.code == 1, capsys.readouterr().err
+
+
+def test_a_defect_beside_operators_in_bf16_is_cut_for_both() -> None:
+    """A layer that reads codes and stays float, between layers that do not."""
+    subject = next(iter(subjects("residual int8")))
+    calibration = subject.stages.options.calibration
+    plan = PrecisionPlan(nodes={"conv3": "bf16", "relu3": "bf16"})
+    options = Options(precision="mixed", plan=plan, calibration=calibration, effort=0)
+    stages = stages_of(subject.stages.original, options, name="m")
+    wanted = Deviation(Stage.CODE_GENERATION, "relu3", "relu3_out", True, "", "")
+    made = cut(stages, wanted, subject.samples[0])
+    assert made.options.precision == "mixed" and made.options.plan is None
+    assert _operators(made.model) == ["Conv", "Relu"]
 
 
 def test_what_preparing_changes_is_cut_from_the_model_as_given(faulty: Subject) -> None:

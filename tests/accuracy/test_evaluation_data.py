@@ -63,3 +63,11 @@ def test_some_labels(tmp_path):
 def test_an_empty_folder(tmp_path):
     with pytest.raises(CalibrationError):
         EvaluationData(MODEL, tmp_path)
+
+
+def test_classes_beside_an_input_called_labels():
+    model = chain()
+    model.graph.input[0].name = model.graph.node[0].input[0] = "labels"
+    found = EvaluationData(prepare(model), {"labels": VALUES, "class_labels": np.arange(5)})
+    assert found.count == 5 and found.labels.tolist() == [0, 1, 2, 3, 4]
+    assert EvaluationData(prepare(model), {"labels": VALUES}).labels is None

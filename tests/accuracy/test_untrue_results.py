@@ -23,7 +23,8 @@ def test_nan_in_weights_is_a_miss_although_both_models_agree() -> None:
     sick = model_of([helper.make_node("Mul", ["x", "k"], ["y"], "scale")], {"k": np.float32(np.nan)})
     result = check_model(sick, {"x": X, "labels": np.array([0, 1])}, precision="bf16")
     assert not result.passed
-    assert [miss.what for miss in result.misses] == ["not_numbers"]
+    assert [miss.what for miss in result.misses] == ["non-finite", "not_numbers"]
+    assert result.cause is not None and result.cause.node == "k"
     assert result.outputs[0].not_numbers == X.size
     assert result.labels is not None and result.labels.npu_top1 == 0.0
 

@@ -1,5 +1,8 @@
 """Calibration data: what is accepted, and one clear error for everything else."""
 
+import io
+import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +34,25 @@ def test_a_batch_takes_several_samples() -> None:
 def test_labels_are_not_an_input() -> None:
     data = {"x": np.zeros((2, 3), np.float32), "labels": np.zeros(2)}
     assert [set(feed) for feed in samples(identity([1, 3]), data)] == [{"x"}, {"x"}]
+
+
+def test_an_input_called_labels_is_the_input() -> None:
+    model = identity([1, 3])
+    model.graph.input[0].name = model.graph.node[0].input[0] = "labels"
+    data = {"labels": np.zeros((2, 3), np.float32), "class_labels": np.zeros(2)}
+    assert [set(feed) for feed in samples(model, data)] == [{"labels"}, {"labels"}]
+
+
+def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    member = io.BytesIO()
+    np.lib.format.write_array(member, np.zeros((2, 3), np.float32))
+    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
+        warnings.simplefilter("ignore")
+        for name in ("x.npy", "y.npy", "x.npy"):
+            archive.writestr(name, member.getvalue())
+    with pytest.raises(CalibrationError, match="more than once: 'x'") as refusal:
+        load_calibration(tmp_path / "d.npz")
+    assert "2 members" in refusal.value.why and refusal.value.where == str(tmp_path / "d.npz")
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,10 @@ class CheckResult:
     Attributes:
         model, precision: what was checked.
         samples, layer_samples: how many inferences, and on how many of them every layer was looked at.
+        worst_sample: number of the one of the latter that shows most: a wrong program, else the worst outputs.
         scope: what the results are held against, and what that proves.
         reference: who computed that.
-        outputs, layers: figures.
+        outputs, layers: figures; no outputs where the programs are refused before they run.
         deviations: errors by stage and layer.
         labels: accuracy; None without labels.
         metric: results of the user's metric by name.
@@ -59,6 +60,7 @@ class CheckResult:
     precision: str
     samples: int
     layer_samples: int
+    worst_sample: int
     scope: Scope
     reference: str
     outputs: tuple[OutputRow, ...]
@@ -109,10 +111,13 @@ def check(
     _check_names(thresholds, session)
     _check_labels(thresholds, session)
     session.run(step)
-    results = evaluate_metric(metric, stacked(session.wanted), stacked(session.found)) if metric else {}
-    _check_metric_names(thresholds, results)
-    outputs, rows, deviations = session.outputs.rows(), session.layers.rows(), session.deviations()
-    scores = session.labels.scores() if session.labels else None
+    ran = session.refused is None
+    results = evaluate_metric(metric, stacked(session.wanted), stacked(session.found)) if metric and ran else {}
+    if ran:
+        _check_metric_names(thresholds, results)
+    outputs = session.outputs.rows() if ran else ()
+    scores = session.labels.scores() if session.labels and ran else None
+    rows, deviations = session.layers.rows(), session.deviations()
     step("lint")
     subject = _subject(stages, evaluation, scores, calibration)
     findings = lint(subject)
@@ -133,6 +138,7 @@ def check(
         precision=stages.precision,
         samples=evaluation.count,
         layer_samples=len(session.close),
+        worst_sample=session.worst,
         scope=scope_of(stages),
         reference=session.reference.name,
         outputs=outputs,

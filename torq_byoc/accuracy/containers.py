@@ -14,6 +14,8 @@ from torq_byoc.accuracy.stages import Stages
 from torq_byoc.compilation.options import Options
 from torq_byoc.compiled_model import CompiledModel, TensorSpec
 from torq_byoc.errors import AccuracyError
+from torq_byoc.npu_model.container import unpack_container
+from torq_byoc.npu_model.program import Program
 
 
 def options_of_container(compiled: CompiledModel, options: Options, path: Path) -> Options:
@@ -42,7 +44,9 @@ def options_of_container(compiled: CompiledModel, options: Options, path: Path) 
             why="it holds integers, and the scales behind them come from that data",
             remedy="give --calib and --calibration-method as they were given to torq compile",
         )
-    machine = next((partition.program.config for partition in compiled.partitions), options.config)
+    # Not ``partition.program``, which the verifier has to accept: one that it refuses is for the check to find.
+    blobs = (partition.blob for partition in compiled.partitions)
+    machine = next((Program.from_sections(unpack_container(blob)).config for blob in blobs), options.config)
     return replace(
         options,
         config=machine,

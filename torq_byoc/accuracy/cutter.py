@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import onnx
 
@@ -30,6 +31,7 @@ from torq_byoc.quantize.automatic import NAMES
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.evaluation.evaluator import Arrays
 from torq_byoc.quantize.evaluation.float64 import Float64Evaluator
+from torq_byoc.quantize.precision_plan import PrecisionPlan
 
 MOST_SAMPLES = 64
 """Of the calibration data, whose operands a cut of the float model gets its ranges from."""
@@ -77,7 +79,7 @@ def cut(stages: Stages, deviation: Deviation, feeds: Mapping[str, np.ndarray]) -
     collected = _Operands(stages, source) if deviation.stage is Stage.QUANTIZATION else None
     first: Cut | None = None
     for window in Cutter(source).windows(node):
-        for options in _options(stages, deviation.stage):
+        for options in _options(stages, deviation.stage, window):
             made = _made(window, values, collected, options, deviation)
             if made.found:
                 return made
@@ -126,20 +128,37 @@ class _Operands:
         }
 
 
-def _options(stages: Stages, stage: Stage) -> Iterator[Options]:
+def _options(stages: Stages, stage: Stage, window: Window) -> Iterator[Options]:
     """What a cut is compiled for: as the whole model; then also without rewrites, or with the model's decisions."""
     own = replace(stages.options, shapes={}, observe=None, progress=None, decisions=None, records=None)
-    own = replace(own, plan=None, target=None, precision="int8" if own.precision == "mixed" else own.precision)
+    own = replace(own, plan=None, target=None)
     if stage is Stage.IMPORT:  # nothing behind preparation counts
         yield replace(own, precision="auto", calibration=None)
         return
     if stage is Stage.QUANTIZATION:
+        if stages.planned:
+            yield replace(own, plan=_part_of(stages.planned.plan, window))
+        own = replace(own, precision="int8" if own.precision == "mixed" else own.precision)
         yield own
         yield replace(own, disabled_rewrites=NAMES)
         return
-    own = replace(own, precision="bf16" if stages.precision == "bf16" else "auto", calibration=None)
-    yield own
-    yield replace(own, decisions=stages.compiled.decisions())
+    # Codes that operators in bf16 read or give need mixed precision; a cut without any is as float as the model.
+    for precision in {"bf16": ("bf16",), "mixed": ("mixed", "auto")}.get(stages.precision, ("auto",)):
+        plain = replace(own, precision=precision, calibration=None)
+        yield plain
+        yield replace(plain, decisions=stages.compiled.decisions())
+
+
+def _part_of(plan: PrecisionPlan, window: Window) -> PrecisionPlan:
+    """What a plan says of a cut's tensors and operators; its rewrites are in the model already."""
+    graph = window.model.graph
+    tensors = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
+    return msgspec.structs.replace(
+        plan,
+        tensors={name: entry for name, entry in plan.tensors.items() if name in tensors},
+        nodes={name: entry for name, entry in plan.nodes.items() if name in window.nodes},
+        rewrites=(),
+    )
 
 
 def _made(

@@ -85,6 +85,9 @@ def contents(made: Cut) -> tuple[dict[str, bytes], str]:
     if made.calibration is not None:
         files["calib.npz"] = npz_bytes(made.calibration)
         words += ["--calib", "calib.npz"]
+    if options.plan is not None:
+        files["plan.json"] = options.plan.dumps().encode()
+        words += ["--precision-plan", "plan.json"]
     if options.config.name in preset_names():
         words += ["--hw", options.config.name]
     else:

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from torq_byoc.accuracy.labels import LABELS
 from torq_byoc.errors import AccuracyError, CalibrationError
 from torq_byoc.files import special_kind
-from torq_byoc.quantize.data import load_calibration, read_npz, samples
+from torq_byoc.quantize.data import labels_name, load_calibration, read_npz, samples
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -27,7 +26,8 @@ class EvaluationData:
     Attributes:
         count: number of samples.
         rows: how many rows of the first input array one sample takes.
-        labels: the array "labels", of all files together; None without.
+        labels: the array "labels" ("class_labels" where the model has an input of that name), of all files together;
+            None without.
 
     Raises:
         CalibrationError: the data cannot be read or does not fit the model.
@@ -37,6 +37,7 @@ class EvaluationData:
     def __init__(self, model: onnx.ModelProto, source: str | Path | Arrays) -> None:
         self._model = model
         first = model.graph.input[0].type.tensor_type.shape.dim
+        name = labels_name([value.name for value in model.graph.input])
         self.rows = first[0].dim_value if first else 1
         self._blocks = tuple(_blocks(source))
         labels: list[np.ndarray | None] = []
@@ -44,14 +45,14 @@ class EvaluationData:
         for block in self._blocks:
             arrays = block()
             self.count += sum(1 for _ in samples(model, arrays, "evaluation"))
-            labels.append(arrays.get(LABELS))
+            labels.append(arrays.get(name))
         if not self.count:
             raise AccuracyError("there is nothing to check on", where="--data", remedy="give at least one sample")
         given = [np.atleast_1d(one) for one in labels if one is not None]
         if given and len(given) < len(labels):
             raise AccuracyError(
                 "some files have labels and others none",
-                where=LABELS,
+                where=name,
                 why=f"{len(given)} of {len(labels)} files have them",
                 remedy="label all samples or none",
             )

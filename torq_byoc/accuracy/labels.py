@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torq_byoc.errors import AccuracyError
-
-LABELS = "labels"
-"""Name of the labels among the evaluation data."""
+from torq_byoc.quantize.data import LABELS
 
 
 @dataclass(frozen=True)

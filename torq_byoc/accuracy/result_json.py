@@ -22,6 +22,7 @@ def result_data(result: CheckResult) -> dict[str, Any]:
         "passed": result.passed,
         "samples": result.samples,
         "layer_samples": result.layer_samples,
+        "worst_sample": result.worst_sample,
         **asdict(result.scope),
         "reference": result.reference,
         "misses": [_finite(asdict(miss)) for miss in result.misses],

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from torq_byoc.accuracy.attribution import layer_deviations
-from torq_byoc.accuracy.deviation import Deviation
+from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.evaluation_data import EvaluationData
 from torq_byoc.accuracy.import_check import ImportCheck
 from torq_byoc.accuracy.labels import LabelCheck
@@ -22,8 +22,10 @@ from torq_byoc.accuracy.references.float_reference import (
     PythonReference,
 )
 from torq_byoc.accuracy.stages import FloatModel, Stages
+from torq_byoc.errors import VerificationError
+from torq_byoc.quantize.evaluation.distance import sqnr
 from torq_byoc.quantize.evaluation.evaluator import Arrays
-from torq_byoc.quantize.output_parts import output_parts
+from torq_byoc.quantize.output_parts import OutputPart, output_parts
 from torq_byoc.report.environment import u8s8_is_exact
 
 Feeds = Mapping[str, np.ndarray]
@@ -49,6 +51,8 @@ class Session:
         notes: what that leaves unchecked, as sentences.
         outputs, layers, labels: what is gathered; no labels without any in the data.
         close: samples on which every layer was looked at, with the float model's outputs.
+        worst: number of the one of these whose outputs are worst, or which shows a wrong program.
+        refused: why the programs cannot be run; None where they can.
     """
 
     def __init__(self, stages: Stages, evaluation: EvaluationData, layer_samples: int, *, keep_outputs: bool) -> None:
@@ -68,6 +72,8 @@ class Session:
         if evaluation.labels is not None:
             self.labels = LabelCheck(evaluation.labels, evaluation.count, evaluation.rows)
         self.close: list[tuple[Feeds, Arrays]] = []
+        self.worst, self._least = 0, np.inf
+        self.refused: VerificationError | None = None
         self.wanted: list[Arrays] = []
         self.found: list[Arrays] = []
 
@@ -75,28 +81,43 @@ class Session:
         """Go through all samples; ``step`` is called before each."""
         for index, feeds in enumerate(self._evaluation):
             step(f"sample {index + 1} of {self._evaluation.count}")
-            wanted = self._take(feeds)
+            wanted = self.reference.outputs(feeds)
+            found = self._run_programs(feeds)
+            if found is not None:
+                self._take(wanted, found)
             if index in self._looked_at:
-                self._look_at(feeds, wanted)
+                self._look_at(index, feeds, wanted, found)
 
-    def _take(self, feeds: Feeds) -> Arrays:
-        """Run the float model and the programs; the float model's outputs."""
-        wanted, found = self.reference.outputs(feeds), self._stages.compiled.run(feeds)
+    def _run_programs(self, feeds: Feeds) -> Arrays | None:
+        """What the NPU makes of a sample; None where its programs are refused before they run."""
+        if self.refused is None:
+            try:
+                return self._stages.compiled.run(feeds)
+            except VerificationError as error:
+                self.refused = error
+        return None
+
+    def _take(self, wanted: Arrays, found: Arrays) -> None:
+        """Take in the outputs of the float model and of the programs."""
         self.outputs.take(wanted, found)
         if self.labels:
             self.labels.take(wanted[self._first], found[self._first])
         if self._keep:
             self.wanted.append(wanted)
             self.found.append(found)
-        return wanted
 
-    def _look_at(self, feeds: Feeds, wanted: Arrays) -> None:
+    def _look_at(self, index: int, feeds: Feeds, wanted: Arrays, found: Arrays | None) -> None:
         """Run every stage between; of wrong programs one sample says enough."""
         self.close.append((feeds, wanted))
         self.layers.take(feeds)
         if self._imports:
             self._imports.take(feeds)
-        self._program_deviations = self._program_deviations or self._programs.deviations(feeds)
+        least = min(_sqnr(part, wanted, found) for part in self.parts) if found else -np.inf
+        if not self._program_deviations:
+            self._program_deviations = self._programs.deviations(feeds)
+            least = -np.inf if self._program_deviations else least
+        if least < self._least:
+            self.worst, self._least = index, least
 
     def remarks(self) -> tuple[str, ...]:
         """What is not compared with the float model that a quantized one was made from, as a sentence."""
@@ -111,7 +132,17 @@ class Session:
     def deviations(self) -> tuple[Deviation, ...]:
         """Errors by stage and layer, in the order of the stages."""
         imports = self._imports.deviations() if self._imports else ()
-        return (*imports, *layer_deviations(self.layers.rows()), *self._program_deviations)
+        programs = self._program_deviations or (() if self.refused is None else (_refusal(self.refused),))
+        return (*imports, *layer_deviations(self.layers.rows()), *programs)
+
+
+def _refusal(error: VerificationError) -> Deviation:
+    """Of a program that only the verifier has something against."""
+    return Deviation(Stage.CODE_GENERATION, error.where, "", True, error.what, f"the program is refused: {error.why}")
+
+
+def _sqnr(part: OutputPart, wanted: Arrays, found: Arrays) -> float:
+    return sqnr(part.of(wanted[part.output]), part.of(found[part.output].reshape(wanted[part.output].shape)))
 
 
 def _reference(stages: Stages, feeds: Feeds) -> tuple[FloatReference, tuple[str, ...]]:

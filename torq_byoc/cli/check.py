@@ -115,11 +115,14 @@ def _cut(
     stages: Stages, result: CheckResult, data: Path, folder: Path, step: Callable[[str], None]
 ) -> dict[str, Any] | None:
     """Cut the first layer out that is wrong by itself; what JSON says of it."""
+    from itertools import islice
+
     from torq_byoc.accuracy.cutter_files import bisect, contents
     from torq_byoc.accuracy.evaluation_data import EvaluationData
 
     step("cutting the failing layer out")
-    made = bisect(stages, result.deviations, next(iter(EvaluationData(stages.prepared, data))), folder)
+    feeds = next(islice(EvaluationData(stages.prepared, data), result.worst_sample, None))
+    made = bisect(stages, result.deviations, feeds, folder)
     if made is None:
         return None
     return {

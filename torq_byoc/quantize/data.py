@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +16,8 @@ from torq_byoc.errors import CalibrationError, unlike_names
 from torq_byoc.files import Expected, open_ordinary, reason, special_kind
 from torq_byoc.input_arrays import as_type
 
+LABELS, OTHER_LABELS = "labels", "class_labels"
+"""Name of the classes beside the inputs, and what they are called where an input has that name."""
 MAX_BYTES = 8 << 30
 _FLOAT_TYPES = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
 _NPZ = Expected(CalibrationError, "the npz file", "give a file that numpy.savez wrote", MAX_BYTES)
@@ -73,12 +76,21 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 def _arrays(stream: BinaryIO, path: Path) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(stream) as archive:
         claimed = sum(entry.file_size for entry in archive.infolist())
+        names = Counter(name.removesuffix(".npy") for name in archive.namelist())
     if claimed > MAX_BYTES:
         raise CalibrationError(
             "the npz is too large",
             where=str(path),
             why=f"{claimed} > {MAX_BYTES} bytes",
             remedy="use fewer samples",
+        )
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise CalibrationError(
+            f"the npz holds an array more than once: {twice[0]!r}",
+            where=str(path),
+            why=f"{names[twice[0]]} members have that name, and nothing says which one counts",
+            remedy="write it again with one array a name",
         )
     stream.seek(0)
     with np.load(stream, allow_pickle=False) as members:
@@ -90,6 +102,11 @@ def _array(name: str, value: object) -> np.ndarray:
     if not isinstance(value, np.ndarray):
         raise ValueError(f"member {name!r} is no array")
     return value
+
+
+def labels_name(inputs: Collection[str]) -> str:
+    """Under which name the classes of samples stand beside a model's inputs."""
+    return OTHER_LABELS if LABELS in inputs else LABELS
 
 
 def samples(
@@ -105,7 +122,7 @@ def samples(
             infinite.
     """
     inputs = {value.name: value for value in model.graph.input}
-    missing, unknown = sorted(set(inputs) - set(data)), sorted(set(data) - set(inputs) - {"labels"})
+    missing, unknown = sorted(set(inputs) - set(data)), sorted(set(data) - set(inputs) - {labels_name(inputs)})
     if missing or unknown:
         why, remedy = unlike_names(missing, unknown, inputs)
         raise CalibrationError(
