@@ -7,9 +7,11 @@ import onnx
 import pytest
 
 from benchmarks.accuracy import sets
+from tests.end_to_end.harness import compile_and_compare
 from tests.quantize.models import parsed
 from torq_byoc.errors import QuantizationError
 from torq_byoc.frontend import prepare
+from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.automatic import NAMES, check_rewrite_names, quantize
 from torq_byoc.quantize.data import samples
@@ -84,9 +86,30 @@ def test_results_do_not_depend_on_the_run() -> None:
     assert first.rewrites == second.rewrites
 
 
-def test_int16_needs_no_rewrite() -> None:
-    stress = sets.detector_head(0)
-    assert quantize(prepare(stress.model), stress.data(4, 1), precision="int16").rewrites == ()
+@pytest.mark.parametrize(
+    ("builder", "name", "gain"),
+    [(sets.detector_head, "concat_in_float", 45.0), (sets.outlier_block, "equalize_channels", 15.0)],
+)
+def test_16_bits_are_rewritten_where_that_helps(builder, name: str, gain: float) -> None:  # noqa: ANN001
+    stress = builder(0)
+    model = prepare(stress.model)
+    data, fresh = stress.data(8, 1), stress.data(2, 2)
+    result = quantize(model, data, precision="int16")
+    assert [applied.name for applied in result.rewrites] == [name]
+    judge = Judge(model, samples(model, fresh))
+    assert judge.of(result.model).sqnr > judge.of(quantize_model(model, data, precision="int16")).sqnr + gain
+    compile_and_compare(result.model, judge.feeds[0], NpuConfig())
+    plain = quantize(model, data, precision="int16", disabled=[name])
+    assert plain.model.SerializeToString() == quantize_model(model, data, precision="int16").SerializeToString()
+
+
+def test_what_is_good_enough_is_not_tried_to_be_bettered() -> None:
+    stress = sets.dead_channels(0)
+    model, data = prepare(stress.model), stress.data(8, 1)
+    calls: list[None] = []
+    result = quantize(model, data, precision="int16", progress=lambda: calls.append(None))
+    assert result.rewrites == ()
+    assert len(calls) == 8 + 6, "over every sample, and over those that candidates would be made with"
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

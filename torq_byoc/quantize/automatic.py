@@ -41,7 +41,7 @@ def quantize(
     Args:
         model: as ``frontend.prepare`` returns it.
         calibration: arrays by input name; the first axis counts samples.
-        precision: type of activations, "int8" or "int16"; with "int16" no rewrite is tried.
+        precision: type of activations, "int8" or "int16".
         method: calibrator, see ``quantization_of``; candidates are compared with ranges of all values seen.
         disabled: names of rewrites (``NAMES``) to leave out.
         progress: called after each sample of every calibration.
@@ -54,7 +54,7 @@ def quantize(
     rounded = partial(
         quantization_of, precision=precision, progress=progress, correct_biases=BIAS_CORRECTION not in disabled
     )
-    chosen = enabled_rewrites(disabled) if precision == "int8" else []
+    chosen = enabled_rewrites(disabled)
     statistics = ChannelStatistics(model)
     plain = rounded(model, calibration, method=method, watch=statistics.add if chosen else None)
     if not have_reason(chosen, model, statistics):

@@ -77,6 +77,8 @@ class _Search:
 
     def attempt(self, rewrite: Rewrite) -> None:
         """Apply a rewrite if it helps, in the last of its ways that is better than the ways before."""
+        if self._best.score.merit + LEAST_GAIN > ENOUGH_SQNR:
+            return  # nothing could gain enough
         kept: _Trial | None = None
         for proposal in rewrite.propose(self.best, self._best.statistics, anywhere):
             trial = self._tried(proposal.candidate)
