@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torq_byoc.errors import ScheduleError, choose_from
-from torq_byoc.files import Expected, open_ordinary, read_ordinary, read_text
+from torq_byoc.files import Expected, open_ordinary, parse_json, read_ordinary, read_text
 
 NOTES = Expected(ScheduleError, "the notes", "write them again", 100)
 
@@ -111,3 +111,13 @@ def test_files_of_the_kernel_show_no_size_and_are_not_read(name):
 )
 def test_the_nearest_name_is_suggested_where_one_is_near(name, remedy):
     assert choose_from(name, ("reference", "shared")) == remedy
+
+
+@pytest.mark.parametrize("text", [r'"\ud800"', r'[1, ["a\udfff"]]', r'{"\udc00": 1}', r'{"a": {"b": "\ud83d"}}'])
+def test_a_string_of_json_is_text(text):
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
+        parse_json(text)
+
+
+def test_whole_pairs_and_all_other_characters_are_text():
+    assert parse_json(r'{"\ud83d\ude00": ["é", "\u0000", "\uffff"]}') == {"😀": ["é", "\0", "\uffff"]}

@@ -21,6 +21,7 @@ from torq_byoc.compilation.programs import compile_function
 from torq_byoc.compilation.record_reuse import compile_recorded
 from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.compiled_model import CompiledModel, Partition, program_reference
+from torq_byoc.files import shown_name
 from torq_byoc.frontend import load_model
 from torq_byoc.host_module import npu_functions, serialize, with_runtime_calls
 from torq_byoc.npu_model.config import NpuConfig
@@ -93,7 +94,7 @@ def compile(  # noqa: A001 - the public name of the API
     )
     if isinstance(model, onnx.ModelProto):
         return compile_model(model, options, name=model.graph.name or "model")
-    return compile_model(load_model(model), options, name=Path(model).name)
+    return compile_model(load_model(model), options, name=shown_name(Path(model)))
 
 
 @no_cycle_collection()

@@ -112,12 +112,34 @@ def parse_json(text: str) -> Any:
     """The value of a JSON text; of two equal keys of an object one would be lost, so they are refused.
 
     Raises:
-        ValueError: the text is not JSON, nested too deeply, or an object has a key twice; says where.
+        ValueError: the text is not JSON, nested too deeply, an object has a key twice, or a string is no text;
+            says where.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return whole_text(json.loads(text, object_pairs_hook=_object))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def whole_text(value: Any) -> Any:
+    """Nested plain data as it is, all of whose strings can be written to a file.
+
+    JSON and YAML can spell half of a character outside the basic plane, which no encoding of text has.
+
+    Raises:
+        ValueError: a string has such a half.
+    """
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise ValueError(f"the string {value!r} is no text: it has half of a surrogate pair")
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            whole_text(key)
+            whole_text(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            whole_text(entry)
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -127,6 +149,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"the key {key!r} is there twice")
         result[key] = value
     return result
+
+
+def shown_name(path: Path) -> str:
+    """The name of a file for reports and messages; bytes that are no text are replaced in it."""
+    return os.fsencode(path.name).decode("utf-8", "replace")
 
 
 def write_together(files: Mapping[Path, bytes], removed: Collection[Path] = ()) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import msgspec
@@ -108,3 +109,13 @@ def test_names_that_there_are_not(limits, where, near):
     with pytest.raises(AccuracyError) as error:
         thresholds_of(limits).check_names(["y", "y/box"], ["conv", "t"], ["bias-overflow", "non-finite"])
     assert error.value.where == where and f"'{near}'" in error.value.remedy
+
+
+@pytest.mark.slow
+def test_a_file_of_many_keys_is_read_in_the_time_that_one_of_its_size_takes(tmp_path):
+    """Each key held against all before it would take minutes."""
+    text = "\n".join(f"k{number}: 1" for number in range(40_000))
+    started = time.process_time()
+    with pytest.raises(AccuracyError, match="unknown field"):
+        _loaded(tmp_path, text)
+    assert time.process_time() - started < 30

@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from tests.cli.refusals import assert_refused, files_in, written
-from tests.cli.tools import INPUT, cpu_model
+from tests.cli.tools import INPUT, cpu_model, torq
 
 HARDWARE = {
     "unknown preset": "sl9999",
@@ -98,6 +98,12 @@ def test_usage_errors(arguments, capsys):
         (("bench", "{container}", "--precision", "bf16"), "--precision"),
         (("ops", "--hw", "4slice"), "--hw"),
         (("ops", "{model}", "--markdown"), "--markdown"),
+        (("ops", "{model}", "--schedule", "s.json"), "--schedule"),
+        (("ops", "{model}", "--records", "r.json"), "--records"),
+        (("ops", "{model}", "--effort", "2"), "--effort"),
+        (("ops", "{model}", "--disable-pass", "fusion"), "--disable-pass"),
+        (("tune", "{model}", "--records", "r.json", "--target-sqnr", "40"), "--target-sqnr"),
+        (("tune", "{model}", "--records", "r.json", "--precision-plan", "p.json"), "--precision-plan"),
         (("inspect", "{container}", "--layer", "conv"), "--layer"),
     ],
 )
@@ -147,3 +153,12 @@ def test_names_of_the_options_are_those_of_the_compiler_and_the_machine():
 
     assert options.PRECISIONS == PRECISIONS
     assert set(options.PROFILES) == {profile.value for profile in Profile}
+
+
+@pytest.mark.parametrize("command", ["compile", "ops", "tune"])
+def test_a_rewrite_that_is_disabled_where_nothing_is_quantized_is_noted(command, workspace, tmp_path, capsys):
+    outputs = {"compile": ("-o", tmp_path / "o.torq"), "tune": ("--records", tmp_path / "r.json", "--trials", 1)}
+    request = (command, workspace.model, *outputs.get(command, ()), "--disable-rewrite", "scale_outputs")
+    note = "nothing is quantized here: that rewrites are disabled (scale_outputs) has no effect"
+    assert note in torq(capsys, *request, "--json").json["notes"]
+    assert f"note: {note}" in torq(capsys, *request).out

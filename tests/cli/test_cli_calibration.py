@@ -7,7 +7,6 @@ import pytest
 
 from tests.cli.tools import INPUT, SHAPE, torq
 from torq_byoc.cli.options import CALIBRATION_METHODS
-from torq_byoc.compilation.options import Options, unused_requests
 from torq_byoc.quantize.choose_ranges import AUTO
 from torq_byoc.quantize.observers import CALIBRATORS
 
@@ -59,10 +58,3 @@ def test_an_unknown_method_is_refused_with_the_nearest(workspace, tmp_path, caps
     assert result.code == 2
     assert result.json["error"] == "CommandLineError"
     assert "entropy" in result.json["try"]
-
-
-@pytest.mark.parametrize("precision", ["bf16", "quantized"])
-def test_a_method_without_calibration_is_noted(precision):
-    (note,) = unused_requests(precision, Options(calibration_method="mse"))
-    assert note == "nothing is calibrated: the method mse has no effect"
-    assert unused_requests(precision, Options()) == ()

@@ -12,8 +12,6 @@ from onnx.reference import ReferenceEvaluator
 
 import torq_byoc
 from tests.cli.tools import INPUT, SHAPE, conv_model, mixed_model, samples, torq
-from torq_byoc.compilation.options import Options, unused_requests
-from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeOverride
 
 REQUIRED = {
     "model", "hw", "precision", "profile", "cycles", "latency_us", "macs", "mac_utilisation", "dma",
@@ -197,22 +195,9 @@ def test_results_that_nothing_reads_do_not_matter(workspace, tmp_path, capsys):
     assert (tmp_path / "o.torq").read_bytes() == workspace.int8.read_bytes()
 
 
-def test_options_without_effect_on_a_quantized_model_are_noted():
-    options = Options(precision="int16", calibration={"x": np.zeros((1, 1))})
-    notes = unused_requests("quantized", options)
-    assert len(notes) == 2 and "int16 has no effect" in notes[0] and "not used" in notes[1]
-    assert unused_requests("int8", options) == ()
-
-
-def test_what_a_disabled_pass_takes_from_a_schedule_is_said() -> None:
-    record = DecisionRecord(
-        {"a": NodeOverride(split_axis=(1,), buffers=2), "b": NodeOverride(split_axis=(None,), buffers=1)},
-        {"t": True},
-        (GroupDecision(("c", "d"), 2, 4, (1, 1), 2),),
-    )
-    passes = ("fusion", "residency", "slice-split", "double-buffering", "prefetch")
-    notes = unused_requests("int8", Options(decisions=record, disabled_passes=passes))
-    assert [note.split(":")[0] for note in notes] == [f"the pass {name} is disabled" for name in passes[:4]]
-    assert unused_requests("int8", Options(decisions=record, disabled_passes=("prefetch",))) == ()
-    plain = DecisionRecord({"b": record.nodes["b"]}, {"t": False}, ())
-    assert unused_requests("int8", Options(decisions=plain, disabled_passes=passes)) == ()
+def test_the_explanation_is_in_json_as_well(workspace, tmp_path, capsys):
+    request = ("compile", workspace.model, "-o", tmp_path / "o.torq", "--json")
+    data = torq(capsys, *request, "--explain", "--save-schedule", tmp_path / "s.json").json
+    (decisions,) = data["decisions"].values()
+    assert decisions == json.loads((tmp_path / "s.json").read_text())
+    assert "decisions" not in torq(capsys, *request).json

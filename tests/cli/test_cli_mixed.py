@@ -148,6 +148,51 @@ def test_a_metric_of_the_user_is_planned_for(capsys, files, tmp_path):
     assert alone.code == 2 and "go together" in alone.err
 
 
+def test_a_plan_is_tuned_as_it_is_compiled(capsys, files, tmp_path):
+    plan, records = tmp_path / "plan.json", tmp_path / "records.json"
+    assert (
+        compile_mixed(capsys, files, tmp_path / "a.torq", "--target-sqnr", 38, "--save-precision-plan", plan).code == 0
+    )
+    request = ("tune", files / "m.onnx", "--calib", files / "calib.npz", "--records", records, "--trials", 2, "--json")
+    request = (*request, "--precision", "mixed", "--precision-plan", plan)
+    tuned = torq(capsys, *request)
+    assert tuned.code == 0 and tuned.json["plan"]["int16_tensors"]
+    assert any(note.startswith("mixed precision: ") for note in tuned.json["notes"])
+    notes = compile_mixed(
+        capsys, files, tmp_path / "b.torq", "--precision-plan", plan, "--records", records, "--json"
+    ).json["notes"]
+    assert any("decided by a tuning record of m.onnx" in note for note in notes)
+    missed = torq(capsys, *request, "--target-sqnr", 150)
+    assert missed.code == 1 and not missed.json["plan"]["met"] and "the target is missed" in missed.json["warnings"][0]
+
+
+def test_a_method_beside_a_plan_is_noted(capsys, files, tmp_path):
+    (tmp_path / "plan.json").write_text('{"version": 1}')
+    request = ("quantize", files / "m.onnx", "--calib", files / "calib.npz", "-o", tmp_path / "q.onnx", "--json")
+    request = (*request, "--precision", "mixed", "--precision-plan", tmp_path / "plan.json")
+    notes = torq(capsys, *request, "--calibration-method", "mse").json["notes"]
+    assert "the precision plan names the ranges' methods: the method mse has no effect" in notes
+
+
+def test_a_plan_without_data_is_refused_even_if_weights_are_codes(capsys, tmp_path):
+    onnx.save(weight_codes(), tmp_path / "m.onnx")
+    request = ("compile", tmp_path / "m.onnx", "--precision", "mixed", "-o", tmp_path / "o.torq", "--json")
+    assert torq(capsys, *request).code == 0
+    refused = torq(capsys, *request, "--target-sqnr", 40)
+    assert refused.code == 2 and refused.json["what"] == "mixed needs calibration data"
+
+
+def weight_codes():
+    """A dense layer whose weights alone are quantized."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x) => (float[2,3] y)
+        <float s = {0.1}> { w = DequantizeLinear(c, s) y = MatMul(x, w) }"""
+    )
+    codes = np.arange(12, dtype=np.int8).reshape(4, 3)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(codes, "c"))
+    return model
+
+
 def test_a_missed_target_exits_with_1_and_writes_the_best_container(capsys, files, tmp_path):
     result = compile_mixed(capsys, files, tmp_path / "o.torq", "--target-sqnr", 150, "--json")
     assert result.code == 1 and not result.json["plan"]["met"] and (tmp_path / "o.torq").exists()

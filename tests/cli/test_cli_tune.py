@@ -40,9 +40,10 @@ def tune_elsewhere(workspace: Workspace, records: Path, hash_seed: str) -> dict:
 
 def test_the_object_says_what_was_found(tuned):
     records, data = tuned
-    assert {"model", "hw", "profile", "strategy", "seed", "default_cycles", "cycles", "partitions", "records"} == set(
-        data
-    )
+    assert set(data) == {
+        "model", "hw", "profile", "strategy", "seed", "default_cycles", "cycles", "partitions", "plan", "notes",
+        "warnings", "records",
+    }  # fmt: skip
     assert data["cycles"] <= data["default_cycles"] and data["records"] == str(records)
     (partition,) = data["partitions"]
     assert partition["trials"] == 15 and partition["infeasible"] <= 15

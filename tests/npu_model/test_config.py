@@ -96,6 +96,8 @@ def test_an_unknown_preset_names_the_nearest(name, meant):
         ("a: [", "cannot be read"),
         ("slices: 1\nslices: 2", "repeated"),
         ("a: &x 1\nb: *x", "aliases"),
+        ("? [[1]]\n: 2\n? [[1]]\n: 3", "unhashable"),
+        ('name: "\\ud800"', "surrogate"),
         ("a: !!python/object/apply:os.system ['true']", "cannot be read"),
         ("\x00", "cannot be read"),
         ("[" * 5000, "cannot be read"),

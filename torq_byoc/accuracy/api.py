@@ -17,6 +17,7 @@ from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.compiled_model import load
+from torq_byoc.files import shown_name
 from torq_byoc.frontend import load_model
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.presets import load_config
@@ -90,7 +91,7 @@ def check_model(
         plan=PrecisionPlan.read(Path(plan)) if isinstance(plan, str | Path) else plan,
         target=target,
     )
-    name = model.graph.name if isinstance(model, onnx.ModelProto) else Path(model).name
+    name = model.graph.name if isinstance(model, onnx.ModelProto) else shown_name(Path(model))
     stages = stages_for_check(given, options, name, Path(container) if container else None)
     if float_model is not None:
         stages = with_float_model(stages, _loaded(float_model))

@@ -17,6 +17,7 @@ from torq_byoc.cli.options import (
     progress,
     refuse_unused,
 )
+from torq_byoc.files import shown_name
 
 
 @click.command(name="bench")
@@ -33,9 +34,9 @@ def command(source: Path, budget: float, profile: str, as_json: bool, **request:
     from torq_byoc.cli.benchmark import benchmark_container, benchmark_model, is_container
     from torq_byoc.report.tables import print_benchmark, print_summary
 
-    with progress(None, f"measuring {source.name}") as step:
+    with progress(None, f"measuring {shown_name(source)}") as step:
         if is_container(source):
-            refuse_unused(request, f"{source.name} is compiled already")
+            refuse_unused(request, f"{shown_name(source)} is compiled already")
             data = benchmark_container(source, profile, budget)
         else:
             data = benchmark_model(source, profile, budget, step=step, **request)

@@ -11,6 +11,7 @@ import numpy as np
 
 from torq_byoc.cli.request import holds_container, naming_the_file, options_of
 from torq_byoc.compiled_model import CompiledModel, load
+from torq_byoc.files import shown_name
 from torq_byoc.report.host_time import host_microseconds
 from torq_byoc.report.summary import summarize
 
@@ -35,7 +36,7 @@ def benchmark_model(
     options = options_of(profile=profile, step=step, **request)
     model = load_model(path)
     with naming_the_file(request.get("record")):
-        compiled = compile_model(model, options, name=path.name)
+        compiled = compile_model(model, options, name=shown_name(path))
     prepared = prepare(model, dict(options.shapes))
     feeds = example_inputs(prepared)
     step("CPU baseline")

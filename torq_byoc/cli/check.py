@@ -11,6 +11,7 @@ import click
 from torq_byoc.cli.options import NAME, PATH, Outcome, json_option, model_options, progress, refuse_unused
 from torq_byoc.cli.request import files_read, naming_the_file, options_of, refuse_container
 from torq_byoc.cli.targets import check_targets
+from torq_byoc.files import shown_name, write_together
 
 if TYPE_CHECKING:
     from torq_byoc.accuracy.check import CheckResult
@@ -61,14 +62,13 @@ def command(
     from torq_byoc.accuracy.float_model import with_float_model
     from torq_byoc.accuracy.result_json import result_data
     from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
-    from torq_byoc.files import write_together
     from torq_byoc.frontend import load_model
     from torq_byoc.quantize.user_metric import load_metric
     from torq_byoc.report.accuracy_tables import print_check
 
     if container:
         decided = ("precision", "hw", "record", "records", "effort", "disabled")
-        refuse_unused([name for name in decided if name in request], f"{container.name} is compiled already")
+        refuse_unused([name for name in decided if name in request], f"{shown_name(container)} is compiled already")
         if any(request[name] is not None for name in ("plan", "sqnr", "cosine")):
             request["precision"] = "mixed"  # of no other container: whether this is one is seen when it is read
     given = {"MODEL": model, "OUT.torq": container, "--float-model": float_model}
@@ -79,10 +79,10 @@ def command(
     thresholds = load_thresholds(limits) if limits else Thresholds()
     function = load_metric(metric) if metric else None
     loaded, original = load_model(model), load_model(float_model) if float_model else None
-    with progress(None, f"checking {model.name}") as step:
+    with progress(None, f"checking {shown_name(model)}") as step:
         options = options_of(step=step, **request)
         with naming_the_file(request.get("record")):
-            stages = stages_for_check(loaded, options, model.name, container)
+            stages = stages_for_check(loaded, options, shown_name(model), container)
         if original is not None:
             stages = with_float_model(stages, original)
         result = check(

@@ -18,9 +18,9 @@ from torq_byoc.cli.options import (
     progress,
     refuse_unused,
 )
-from torq_byoc.cli.request import compile_request, files_read, plan_to_write, refuse_given
+from torq_byoc.cli.request import compile_request, exit_code_of, files_read, plan_to_write, refuse_given
 from torq_byoc.cli.targets import check_targets
-from torq_byoc.files import new_folder, write_together
+from torq_byoc.files import new_folder, parse_json, shown_name, write_together
 
 if TYPE_CHECKING:
     from torq_byoc.compiled_model import CompiledModel
@@ -80,7 +80,7 @@ def command(
     written = {"-o": output, "--report": report, "--save-schedule": decisions, "--save-precision-plan": planned}
     check_targets(written, read, {"--dump-ir": dump})
     before = _measured(earlier, profile) if earlier else None
-    with progress(None, f"compiling {model.name}") as step:
+    with progress(None, f"compiling {shown_name(model)}") as step:
         levels: list[Level] = []
         watch = recorder(levels) if layer or dump else None
         compiled = compile_request(model, profile=profile, watch=watch, step=step, **request)
@@ -103,9 +103,17 @@ def command(
             click.echo(line)
         for path in filter(None, (output, report, decisions, planned, dump)):
             click.echo(f"wrote {path}")
-    told = {"story": story} if layer else {}
+    told = _told(compiled, story if layer else None, explain)
     facts = {**summary, **told, "output": str(output), "report": str(report) if report else None}
-    return Outcome(facts, int(compiled.planned is not None and not compiled.planned.met))
+    return Outcome(facts, exit_code_of(compiled.planned))
+
+
+def _told(compiled: CompiledModel, story: list[str] | None, explain: bool) -> dict[str, Any]:
+    """What JSON says beside the summary, where it is asked for."""
+    told: dict[str, Any] = {} if story is None else {"story": story}
+    if explain:
+        told["decisions"] = {part.facts.symbol: parse_json(part.facts.decisions) for part in compiled.partitions}
+    return told
 
 
 def _story(model: Path, compiled: CompiledModel, levels: list[Level], layer: str) -> list[str]:

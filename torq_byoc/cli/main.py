@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from torq_byoc import __version__
-from torq_byoc.cli.streams import drop, output_problem, settle, unwritable
+from torq_byoc.cli.streams import accept_all_text, drop, output_problem, settle, unwritable
 from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError, choose_from
 
 COMMANDS: dict[str, str] = {
@@ -113,6 +113,7 @@ def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     if sys.stdout is None:
         return _fail(unwritable("it is closed"), as_json=False)
+    accept_all_text(sys.stdout)
     try:
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
             result = torq.main(args=arguments, prog_name="torq", standalone_mode=False)

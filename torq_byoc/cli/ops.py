@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from torq_byoc.cli.options import PATH, Outcome, json_option, model_options, progress, refuse_unused
+from torq_byoc.files import shown_name
 
 
 @click.command(name="ops")
@@ -21,6 +22,9 @@ def command(model: Path | None, markdown: bool, as_json: bool, **request: Any) -
         refuse_unused(request, "they are about a model, and none is given")
         return _all_operators(markdown, as_json)
     refuse_unused(["markdown"], "the document is about operators, not about a model")
+    refuse_unused(
+        ["record", "records", "effort", "disabled"], "they are about schedules, and nothing is scheduled here"
+    )
     from torq_byoc.cli.request import options_of, refuse_container
     from torq_byoc.frontend import load_model
     from torq_byoc.report.model_coverage import model_coverage
@@ -28,8 +32,8 @@ def command(model: Path | None, markdown: bool, as_json: bool, **request: Any) -
 
     refuse_container(model)
     options = options_of(**request)
-    with progress(None, f"partitioning {model.name}"):
-        coverage = model_coverage(load_model(model), options, model.name)
+    with progress(None, f"partitioning {shown_name(model)}"):
+        coverage = model_coverage(load_model(model), options, shown_name(model))
     if not as_json:
         print_coverage(coverage)
     return Outcome(coverage)

@@ -173,13 +173,18 @@ def mixed_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What only commands that write the plan of mixed precision take."""
+    save = click.option(
+        "--save-precision-plan",
+        "planned",
+        type=PATH,
+        help="Write the plan of --precision mixed, for --precision-plan.",
+    )
+    return metric_options(save(function))
+
+
+def metric_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A quality of the user's that mixed precision is planned for."""
     for option in (
-        click.option(
-            "--save-precision-plan",
-            "planned",
-            type=PATH,
-            help="Write the plan of --precision mixed, for --precision-plan.",
-        ),
         click.option("--target-metric", "least", type=float, metavar="NUMBER", help="Least value of --metric."),
         click.option(
             "--metric", type=NAME, metavar="FILE.py:function", help="Quality that mixed precision is planned for."

@@ -21,10 +21,10 @@ from torq_byoc.cli.options import (
     progress,
     refuse_unused,
 )
-from torq_byoc.cli.request import files_read, options_of, plan_to_write, refuse_container, refuse_given
+from torq_byoc.cli.request import exit_code_of, files_read, options_of, plan_to_write, refuse_container, refuse_given
 from torq_byoc.cli.targets import check_targets
 from torq_byoc.errors import ModelFileError, QuantizationError
-from torq_byoc.files import write_together
+from torq_byoc.files import shown_name, write_together
 
 if TYPE_CHECKING:
     from torq_byoc.compilation.numeric_model import NumericModel
@@ -61,6 +61,7 @@ def command(
 ) -> Outcome:
     """Quantize MODEL into a QDQ model, which `torq compile` takes as it is and onnxruntime runs."""
     from torq_byoc.report.precision_plan import plan_facts
+    from torq_byoc.report.tables import print_remarks
 
     if request["precision"] != "mixed":
         refuse_given({"--save-precision-plan": planned})
@@ -75,7 +76,7 @@ def command(
     write_together(files)
     kinds = [node.op_type for node in quantized.model.graph.node]
     facts = {
-        "model": model.name,
+        "model": shown_name(model),
         "output": str(output),
         "precision": quantized.precision,
         "calibration": asdict(quantized.calibration) if quantized.calibration else None,
@@ -89,11 +90,10 @@ def command(
     if not as_json:
         count = facts["quantized_tensors"]
         click.echo(f"{count} tensors are quantized ({quantized.precision}) in a model of {len(data)} bytes")
-        for line in (*quantized.notes, *(f"warning: {text}" for text in quantized.warnings)):
-            click.echo(line)
+        print_remarks(facts)
         for path in files:
             click.echo(f"wrote {path}")
-    return Outcome(facts, int(quantized.planned is not None and not quantized.planned.met))
+    return Outcome(facts, exit_code_of(quantized.planned))
 
 
 def _quantized(model: Path, **request: Any) -> NumericModel:
@@ -108,7 +108,7 @@ def _quantized(model: Path, **request: Any) -> NumericModel:
     from torq_byoc.frontend import load_model
 
     refuse_container(model)
-    with progress(None, f"quantizing {model.name}") as step:
+    with progress(None, f"quantizing {shown_name(model)}") as step:
         options = options_of(step=step, **request)
         quantized = numeric_model(load_model(model), options, StageClock(options.progress))
     if quantized.calibration is None:

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from torq_byoc.errors import InternalError, TorqError
-from torq_byoc.files import Expected, read_ordinary
+from torq_byoc.files import Expected, read_ordinary, shown_name
 
 PACKAGES = ("torq-byoc", "apache-tvm", "onnx", "numpy", "onnxruntime")
 _INPUT = Expected(InternalError, "an input", "leave it out of the bundle", 64 << 20)
@@ -33,10 +33,10 @@ def write_bundle(arguments: list[str], trace: str) -> Path:
     with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("command.json", json.dumps(["torq", *arguments], indent=2))
         bundle.writestr("versions.json", json.dumps(_versions(), indent=2))
-        bundle.writestr("trace.txt", trace)
+        bundle.writestr("trace.txt", trace.encode("utf-8", "backslashreplace"))
         for argument in arguments:
             with contextlib.suppress(TorqError):
-                bundle.writestr(f"inputs/{Path(argument).name}", read_ordinary(Path(argument), _INPUT))
+                bundle.writestr(f"inputs/{shown_name(Path(argument))}", read_ordinary(Path(argument), _INPUT))
     return Path(name)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torq_byoc.cli.options import parse_shapes
 from torq_byoc.compiled_model import CompiledModel
 from torq_byoc.errors import CommandLineError, ModelFileError, QuantizationError, ScheduleError, TorqError
-from torq_byoc.files import Expected, open_ordinary, read_text
+from torq_byoc.files import Expected, open_ordinary, read_text, shown_name
 from torq_byoc.npu_model.container import CONTAINER_FILE, MAGIC
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def compile_request(model: Path, *, step: Callable[[str], None] | None = None, *
     refuse_container(model)
     options = options_of(step=step, **request)
     with naming_the_file(request.get("record")):
-        return compile_model(load_model(model), options, name=model.name)
+        return compile_model(load_model(model), options, name=shown_name(model))
 
 
 def refuse_container(model: Path) -> None:
@@ -143,6 +143,11 @@ def refuse_given(options: Mapping[str, object]) -> None:
             why="they are about mixed precision",
             remedy="add --precision mixed, or leave them out",
         )
+
+
+def exit_code_of(planned: Planned | None) -> int:
+    """1 when a plan misses what was asked for, else 0."""
+    return int(planned is not None and not planned.met)
 
 
 def plan_to_write(planned: Planned | None) -> bytes:

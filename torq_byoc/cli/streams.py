@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import sys
+from io import TextIOWrapper
 from typing import TextIO
 
 from torq_byoc.errors import EnvironmentProblem
@@ -31,6 +32,12 @@ def unwritable(why: str) -> EnvironmentProblem:
         why=why,
         remedy="free disk space, or send the output to another place",
     )
+
+
+def accept_all_text(stream: TextIO) -> None:
+    """Let a stream write characters that its encoding lacks, and names of files that are no text, as escapes."""
+    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
 
 
 def settle() -> None:

@@ -15,13 +15,16 @@ from torq_byoc.cli.options import (
     SECONDS,
     Outcome,
     json_option,
+    metric_options,
+    mixed_options,
     profile_option,
     progress,
     search_options,
 )
-from torq_byoc.cli.request import files_read, options_of, refuse_container
+from torq_byoc.cli.request import exit_code_of, files_read, options_of, refuse_container
 from torq_byoc.cli.targets import check_targets
 from torq_byoc.errors import CommandLineError
+from torq_byoc.files import shown_name
 
 if TYPE_CHECKING:
     from torq_byoc.compilation.tuning_records import RecordDatabase
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 @click.command(name="tune")
 @click.argument("model", type=PATH)
 @search_options
+@mixed_options
+@metric_options
 @click.option("--records", type=PATH, help="Where to keep what is found; what it knows already is gone on from.")
 @click.option(
     "--strategy", type=NAME, default="evolutionary", show_default=True, help="random, evolutionary or bayesian."
@@ -61,6 +66,7 @@ def command(
     from torq_byoc.explore.tuning.model import TuningPlan, tune_model
     from torq_byoc.explore.tuning.strategies import load_strategy
     from torq_byoc.frontend import load_model
+    from torq_byoc.report.precision_plan import plan_facts
 
     if records is None:
         raise CommandLineError("there is nowhere to keep what is found", where="torq tune", remedy="add --records FILE")
@@ -72,21 +78,24 @@ def command(
     def keep(database: RecordDatabase) -> None:
         database.write(records)
 
-    with progress(None, f"tuning {model.name}") as step:
-        tuned = tune_model(load_model(model), options, plan, name=model.name, report=step, keep=keep)
+    with progress(None, f"tuning {shown_name(model)}") as step:
+        tuned = tune_model(load_model(model), options, plan, name=shown_name(model), report=step, keep=keep)
     keep(tuned.database)
     data = {
-        "model": model.name,
+        "model": shown_name(model),
         "hw": options.config.name,
         "profile": profile,
         "strategy": strategy,
         "seed": seed,
         **_figures(tuned),
+        "plan": plan_facts(tuned.numbers.planned),
+        "notes": list(tuned.numbers.notes),
+        "warnings": list(tuned.numbers.warnings),
         "records": str(records),
     }
     if not as_json:
         _print(data)
-    return Outcome(data)
+    return Outcome(data, exit_code_of(tuned.numbers.planned))
 
 
 def _figures(tuned: TunedModel) -> dict[str, Any]:
@@ -112,6 +121,8 @@ def _figures(tuned: TunedModel) -> dict[str, Any]:
 
 
 def _print(data: dict[str, Any]) -> None:
+    from torq_byoc.report.tables import print_remarks
+
     for partition in data["partitions"]:
         click.echo(f"{partition['symbol']}: {partition['default_cycles']:,} cycles by default")
         for found in partition["improvements"]:
@@ -119,6 +130,7 @@ def _print(data: dict[str, Any]) -> None:
             for change in found["changes"]:
                 click.echo(f"    {change}")
         click.echo(f"  {partition['trials']} trials, {partition['infeasible']} of them did not fit")
+    print_remarks(data)
     before, after = data["default_cycles"], data["cycles"]
     saved = 1 - after / before if before else 0.0
     click.echo(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx
 
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.mixed import missed, mixed_model, remarks
 from torq_byoc.compilation.options import Options, is_quantized, resolve_precision
+from torq_byoc.compilation.unused_requests import unused_requests
 from torq_byoc.frontend import prepare, prepare_with_notes
 from torq_byoc.frontend.float_weights import float_weights
 from torq_byoc.quantize.automatic import check_rewrite_names, quantize
@@ -54,7 +55,13 @@ def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -
     check_rewrite_names(options.disabled_rewrites)
     with clock.stage("import"):
         preparation = prepare_with_notes(model, dict(options.shapes))
-    prepared = preparation.model
+    found = _decided(preparation.model, options, clock)
+    unused = unused_requests(found.precision, options, calibrated=found.calibration is not None)
+    return replace(found, notes=(*preparation.notes, *found.notes, *unused))
+
+
+def _decided(prepared: onnx.ModelProto, options: Options, clock: StageClock) -> NumericModel:
+    """The numbers of a prepared model, with the notes about them."""
     precision = resolve_precision(prepared, options)
     if precision in ("int8", "int16"):
         with clock.stage("quantize"):
@@ -66,14 +73,14 @@ def numeric_model(model: onnx.ModelProto, options: Options, clock: StageClock) -
                 disabled=options.disabled_rewrites,
             )
             warnings = (*doubts(prepared, options.calibration or {}), *quantized.table.doubts())
-        notes = (*preparation.notes, *quantized.remarks())
+        notes = tuple(quantized.remarks())
         return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary)
     if precision == "mixed" and options.calibration is not None and not is_quantized(prepared):
         quantized, planned = mixed_model(prepared, options, clock)
         warnings = (*doubts(prepared, options.calibration), *quantized.table.doubts(), *missed(planned))
-        notes = (*preparation.notes, *quantized.table.remarks(), *remarks(planned))
+        notes = (*quantized.table.remarks(), *remarks(planned))
         return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary, planned)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):
             prepared = prepare(plain)  # batch norms can be folded into weights now
-    return NumericModel(prepared, prepared, precision, preparation.notes, ())
+    return NumericModel(prepared, prepared, precision, (), ())

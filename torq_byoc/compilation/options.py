@@ -94,7 +94,8 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
         return "mixed" if wanted == "mixed" else "quantized"
     if wanted == "auto":
         return "int8" if options.calibration is not None else "bf16"
-    if wanted == "mixed" and options.calibration is None and _reads_codes(model):
+    planned = options.plan is not None or options.target is not None
+    if wanted == "mixed" and options.calibration is None and _reads_codes(model) and not planned:
         return wanted
     if wanted != "bf16" and options.calibration is None:
         raise QuantizationError(
@@ -120,41 +121,3 @@ def arithmetic_of(precision: str) -> Precision:
     """The pattern tables for a resolved precision: all integer types share one."""
     tables: dict[str, Precision] = {"bf16": "bf16", "mixed": "mixed"}
     return tables.get(precision, "quantized")
-
-
-def _overruled_decisions(options: Options) -> list[str]:
-    """What a record decides that a disabled pass takes away."""
-    decisions, disabled = options.decisions or DecisionRecord(), options.disabled_passes
-    overrides = decisions.nodes.values()
-    splits = [override for override in overrides if override.split_axis not in (None, (None,))]
-    taken = {
-        "fusion": ("groups", decisions.groups),
-        "residency": ("resident tensors", [name for name, value in decisions.resident.items() if value]),
-        "slice-split": ("split axes and slices", [*splits, *decisions.slices]),
-        "double-buffering": ("second buffers", [override for override in overrides if override.buffers == 2]),
-    }
-    return [
-        f"the pass {name} is disabled: the {what} of the schedule have no effect"
-        for name, (what, entries) in taken.items()
-        if name in disabled and entries
-    ]
-
-
-def unused_requests(precision: str, options: Options) -> tuple[str, ...]:
-    """What of a request has no effect, for the notes of the summary."""
-    unused = _overruled_decisions(options)
-    if precision == "bf16" and options.calibration is not None:
-        unused.append("bf16 needs no activation ranges: the calibration data is not used")
-    if options.calibration_method != AUTO and (precision in ("bf16", "quantized") or options.calibration is None):
-        unused.append(f"nothing is calibrated: the method {options.calibration_method} has no effect")
-    if precision != "mixed":
-        given = {"precision plan": options.plan, "target": options.target}
-        names = [name for name, value in given.items() if value is not None]
-        unused += [f"the {name} has no effect: it is for mixed precision" for name in names]
-    if precision != "quantized":
-        return tuple(unused)
-    if options.precision in ("int8", "int16"):
-        unused.append(f"the model is quantized and keeps its own types: precision {options.precision} has no effect")
-    if options.calibration is not None:
-        unused.append("the model is quantized and keeps its own scales: the calibration data is not used")
-    return tuple(unused)

@@ -9,7 +9,7 @@ import onnx
 
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.numeric_model import NumericModel, numeric_model
-from torq_byoc.compilation.options import Options, arithmetic_of, unused_requests
+from torq_byoc.compilation.options import Options, arithmetic_of
 from torq_byoc.errors import ScheduleError, choose_from
 from torq_byoc.frontend import to_relax
 from torq_byoc.kernels.graph import OpGraph
@@ -43,8 +43,7 @@ def place(model: onnx.ModelProto, options: Options, clock: StageClock) -> Placem
     numeric = numeric_model(model, options, clock)
     with clock.stage("partition"):
         parted = partition(to_relax(numeric.model), arithmetic_of(numeric.precision), options.config)
-    notes = (*numeric.notes, *unused_requests(numeric.precision, options))
-    return Placement(**{**vars(numeric), "notes": notes}, parted=parted)
+    return Placement(**vars(numeric), parted=parted)
 
 
 def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) -> None:

@@ -7,15 +7,18 @@ from typing import Any
 
 import yaml
 
+from torq_byoc.files import whole_text
+
 
 def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-        ValueError: it is malformed, has an alias or the same key twice, or is nested too deeply; says where.
+        ValueError: it is malformed, has an alias, the same key twice or a string that is no text, or is nested too
+            deeply; says where.
     """
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  (a SafeLoader)
+        return whole_text(yaml.load(text, Loader=_Loader))  # noqa: S506  (a SafeLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from error
 
@@ -30,10 +33,12 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # the library has no type
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for position, key in enumerate(keys):
-            if key in keys[:position]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is repeated", node.value[position][0].start_mark
-                )
+        known: set[Hashable] = set()
+        for place, _ in node.value:
+            key = self.construct_object(place, deep=True)
+            if not isinstance(key, Hashable):
+                continue  # the safe loader refuses it below
+            if key in known:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is repeated", place.start_mark)
+            known.add(key)
         return dict(super().construct_mapping(node, deep))

@@ -35,11 +35,12 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     else:
         console.print(_headline(summary))
     print_cpu_ops(console, summary)
-    _print_remarks(console, summary)
+    print_remarks(summary)
 
 
-def _print_remarks(console: Console, data: Mapping[str, Any]) -> None:
+def print_remarks(data: Mapping[str, Any]) -> None:
     """What was assumed, and what makes the results doubtful."""
+    console = console_for_output()
     for kind, sentences in (("note", data["notes"]), ("warning", data["warnings"])):
         for sentence in sentences:
             console.print(f"{kind}: {sentence}")
@@ -154,7 +155,7 @@ def print_coverage(coverage: Mapping[str, Any]) -> None:
     console.print(table)
     counts = ", ".join(f"{count} {place}" for place, count in coverage["counts"].items())
     console.print(f"{coverage['model']} ({coverage['precision']}): {counts}; {coverage['partitions']} NPU programs")
-    _print_remarks(console, coverage)
+    print_remarks(coverage)
 
 
 def print_operators(data: Mapping[str, Any]) -> None:

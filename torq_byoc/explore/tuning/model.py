@@ -10,6 +10,7 @@ import onnx
 
 from torq_byoc.codegen.passes import check_pass_names
 from torq_byoc.compilation.clock import StageClock
+from torq_byoc.compilation.numeric_model import NumericModel
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.placement import place
 from torq_byoc.compilation.record_keys import graph_key, layer_key
@@ -54,10 +55,17 @@ class TunedPartition:
 
 @dataclass(frozen=True)
 class TunedModel:
-    """The result of ``tune_model``: the partitions in order, and the database with what was found."""
+    """The result of ``tune_model``.
+
+    Attributes:
+        partitions: in order.
+        database: with what was found.
+        numbers: of the model whose partitions they are.
+    """
 
     partitions: tuple[TunedPartition, ...]
     database: RecordDatabase
+    numbers: NumericModel
 
     @property
     def default_cycles(self) -> int:
@@ -113,7 +121,7 @@ def tune_model(
             known[key] = job.run(plan, Budget(plan.trials, deadline))
             database = job.result(known[key])
         tuned.append(TunedPartition(symbol, key, known[key]))
-    return TunedModel(tuple(tuned), database)
+    return TunedModel(tuple(tuned), database, placement)
 
 
 @dataclass(frozen=True)
