@@ -22,6 +22,14 @@ def test_floats_divided_by_a_constant_zero(shape, zero):
         np.testing.assert_array_equal(found, x / np.array(zero, F32))
 
 
+@pytest.mark.filterwarnings("error")
+def test_floats_divided_by_a_constant_without_reciprocal():
+    """0 times the infinite reciprocal of the smallest number would be NaN."""
+    model = typed_model(node("Div", ["x", "k"], "y"), inputs={"x": [3]}, constants={"k": np.array(1e-45, F32)})
+    found = torq_byoc.compile(model).run({"x": np.array([0.0, 2.0, -3.0], F32)})["y"]
+    np.testing.assert_array_equal(found, np.array([0.0, np.inf, -np.inf], F32))
+
+
 @pytest.mark.parametrize("op", ["Div", "Mod"])
 @pytest.mark.parametrize("divisor", [np.array(0), np.array([3, 0])])
 def test_integers_divided_by_a_constant_zero_are_refused(op, divisor):
@@ -103,3 +111,12 @@ def test_constants_of_wide_and_narrow_floats_keep_their_type():
     found = torq_byoc.compile(model).run({"x": x})
     np.testing.assert_array_equal(found["y"], x + wide)
     np.testing.assert_array_equal(found["z"].astype(F32), x.astype(F32) * narrow.astype(F32))
+
+
+@pytest.mark.parametrize("slope", [np.inf, -np.inf, np.nan, [1.0, np.inf, np.nan, -np.inf], [np.nan, 0.5, 0.5, 0.5]])
+def test_slopes_that_are_no_finite_numbers_are_for_negative_values_alone(slope):
+    slope = np.array(slope, F32)
+    model = typed_model(node("PRelu", ["x", "k"], "y"), inputs={"x": [2, 4]}, constants={"k": slope})
+    x = np.array([[-1.5, 0.0, -0.0, 2.0], [3.0, -2.0, -0.25, -1.0]], F32)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(torq_byoc.compile(model).run({"x": x})["y"], np.where(x < 0, slope * x, x))

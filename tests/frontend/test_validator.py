@@ -377,3 +377,18 @@ def test_every_message_has_its_four_parts():
             validate(model)
         parts = caught.value.to_json()
         assert all(parts[key] for key in ("what", "where", "why", "try"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(("operator", "name"), [("LeakyRelu", "alpha"), ("Elu", "alpha"), ("Selu", "gamma")])
+def test_a_parameter_that_is_no_finite_number_is_refused(operator, name, value):
+    model = graph_model([node(operator, ["x"], "y", **{name: value})], {"x": (2, 3)}, ["y"])
+    with pytest.raises(ModelFileError, match=rf"(?s){operator}.*{name} is {value}"):
+        validate(model)
+
+
+def test_bounds_and_stored_numbers_may_be_infinite():
+    low = node("Clip", ["x"], "c", min=float("-inf"), max=1.0)
+    stored = helper.make_node("Constant", [], ["k"], "k", value_float=float("-inf"))
+    validate(graph_model([low, node("Relu", ["c"], "y")], {"x": (2, 3)}, ["y"], opset=10))
+    validate(graph_model([stored, node("Max", ["x", "k"], "y")], {"x": (2, 3)}, ["y"]))

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+_LIBRARY_FILE = ".ses"
+"""What onnxruntime itself leaves among the temporary files, which are in the command's folder here."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,12 @@ class Outcome:
         """The class of the error that ``--json`` names."""
         return self.facts.get("error")
 
-    def fault(self, forbidden: Collection[str] = ("InternalError",)) -> str:
+    def fault(self, forbidden: Collection[str] = ("InternalError",), *, judges: bool = False) -> str:
         """What the outcome breaks of the contract, or an empty string.
 
         Args:
             forbidden: errors that the input at hand must not lead to, whatever is wrong with it.
+            judges: whether the command may end with 1: what it was asked for is done, and not good enough.
         """
         messages = sum(line.startswith("error: ") for line in self.stderr.splitlines()) + bool(self.error)
         if self.hung:
@@ -56,9 +59,10 @@ class Outcome:
             return f"ends with {self.error}: {self.facts['what']}"
         if "Warning: " in self.stderr:
             return "shows a warning that no user can act on"
-        if messages != (self.code != 0):
+        failed = self.code == 2 or (self.code == 1 and not judges)
+        if messages != failed:
             return f"says {messages} errors with code {self.code}"
-        if self.code and self.left:
+        if failed and self.left:
             return f"leaves {', '.join(self.left)}"
         return ""
 
@@ -88,7 +92,7 @@ class Torq:
         request = {"argv": [str(argument) for argument in argv], "folder": str(self.folder)}
         print(json.dumps(request), file=self._server.stdin, flush=True)
         answer = json.loads(self._server.stdout.readline())
-        known = {"stdout", "stderr", *(given or {})}
+        known = {"stdout", "stderr", _LIBRARY_FILE, *(given or {})}
         left = tuple(sorted(entry.name for entry in self.folder.iterdir() if entry.name not in known))
         texts = [(self.folder / name).read_text(errors="replace") for name in ("stdout", "stderr")]
         return Outcome(answer["code"], answer["signal"], answer["hung"], *texts, left)

@@ -6,7 +6,6 @@ file is left.
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from tests.frontend.fuzz_seeds import seeds
 from tests.fuzz import container_mutants, npz_mutants, onnx_mutants, yaml_mutants
 from tests.fuzz.awkward import pick
 from tests.fuzz.harness import ROOT, Outcome, Torq
+from tests.fuzz.tally import DEFECTS, Tally
 from torq_byoc.npu_model.presets import preset, to_yaml
 
 QUICK, FULL, FULL_MODELS = range(60), range(10_000, 10_500), range(10_000, 12_000)
@@ -28,8 +28,6 @@ MODELS = {
 INPUT = {"float": (1, 3, 8, 8), "quantized": (1, 3, 5, 5), "branch": (2, 2), "pooled": (1, *SHAPE[1:])}
 CALIBRATED = ("float", "pooled")
 """Float models that are also compiled for integers."""
-DEFECTS = ("InternalError", "VerificationError", "KernelError")
-"""What no model may lead to, whatever is wrong with it: these blame the compiler."""
 
 
 @pytest.fixture(scope="module")
@@ -54,25 +52,6 @@ def containers(torq) -> dict[str, bytes]:
         assert (outcome.code, outcome.left) == (0, ("m.torq",)), outcome.stderr
         made[name] = (torq.folder / "m.torq").read_bytes()
     return made
-
-
-class Tally:
-    """Counts how commands ended, and keeps what must not happen."""
-
-    def __init__(self) -> None:
-        self.codes: Counter = Counter()
-        self.faults: list[str] = []
-
-    def add(self, seed: int, what: str, outcome: Outcome, forbidden: tuple[str, ...] = DEFECTS[:1]) -> None:
-        self.codes[outcome.code] += 1
-        fault = outcome.fault(forbidden)
-        if fault:
-            self.faults.append(f"seed {seed}, {what}: {fault}\n{outcome.stderr[-800:]}")
-
-    def judge(self, both: bool = True) -> None:
-        assert not self.faults, f"{len(self.faults)} of {self.codes.total()}\n" + "\n".join(self.faults[:10])
-        assert self.codes[2] > 0
-        assert self.codes[0] > 0 or not both
 
 
 def fuzz_models(torq: Torq, numbers: range) -> None:

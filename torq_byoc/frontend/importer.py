@@ -29,7 +29,8 @@ Clip                       [0, inf): ``nn.relu``; constant bounds: ``clip(x, lo,
                            bounds from run time: ``minimum(maximum(x, lo), hi)``; integers: maximum / minimum with C
 LeakyRelu                  ``nn.leakyrelu(x, alpha)``
 PRelu                      ``nn.prelu(x, C[n], axis)``; one value: ``nn.leakyrelu``; otherwise
-                           ``add(nn.relu(x), multiply(slope, minimum(x, 0)))``
+                           ``add(nn.relu(x), multiply(slope, minimum(x, 0)))``; NaN or infinite slopes:
+                           ``where(less(x, 0), multiply(C slope, x), x)``
 HardSigmoid                ``clip(add(multiply(C alpha, x), C beta), 0, 1)``
 HardSwish                  ``multiply(x, divide(clip(add(x, C 3), 0, 6), C 6))``
 Swish                      ``multiply(x, sigmoid(x))``;  Mish ``multiply(x, tanh(softplus))``

@@ -73,7 +73,8 @@ def _with_exact_products(scales: np.ndarray, factor: np.float32) -> np.ndarray:
     bits = scales.view(np.int32)[..., None] + np.arange(NEIGHBOURS, dtype=np.int32)
     candidates = bits.view(np.float32)
     products = candidates.astype(np.float64) * float(factor)
-    errors = np.abs(products.astype(np.float32) / products - 1.0)
+    with np.errstate(over="ignore"):  # of a product beyond float32 no neighbour is nearer
+        errors = np.abs(products.astype(np.float32) / products - 1.0)
     best = errors.argmin(axis=-1)[..., None]
     return np.take_along_axis(candidates, best, axis=-1)[..., 0]
 

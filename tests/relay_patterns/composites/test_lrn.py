@@ -11,7 +11,7 @@ from tests.relay_patterns.composites.infra import BF16, build, code_distance, co
 from torq_byoc.errors import UnsupportedOpError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.composites.lrn import Lrn, lower
+from torq_byoc.relay_patterns.composites.lrn import Lrn, lower, refusals
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
 CASES = [
@@ -36,17 +36,22 @@ def onnx_lrn(x: np.ndarray, lrn: Lrn) -> np.ndarray:
     return y
 
 
+def worst_distance(lrn: Lrn, source: QuantParams) -> int:
+    """The largest difference in codes from ONNX's definition, rounded once."""
+    rng = np.random.default_rng(3)
+    low, high = source.dtype.integer_range
+    codes = rng.integers(low, high + 1, (2, 9, 3, 5)).astype(source.dtype.numpy)
+    codes[0, :, 0], codes[1, :, 1] = high, low
+    real = onnx_lrn(source.dequantize(codes), lrn)
+    out = QuantParams(float(np.abs(real).max()) / 127, 3, DType.INT8)
+    actual = run([codes], [source], lambda b, x: lower(b, x, lrn, out, "node"))
+    return int(code_distance(actual, out.quantize(real)))
+
+
 @pytest.mark.parametrize("lrn", CASES)
 def test_quantized_is_within_one_code(lrn: Lrn):
-    rng = np.random.default_rng(3)
     for source in SOURCES:
-        low, high = source.dtype.integer_range
-        codes = rng.integers(low, high + 1, (2, 9, 3, 5)).astype(source.dtype.numpy)
-        codes[0, :, 0], codes[1, :, 1] = high, low
-        real = onnx_lrn(source.dequantize(codes), lrn)
-        out = QuantParams(float(np.abs(real).max()) / 127, 3, DType.INT8)
-        actual = run([codes], [source], lambda b, x, out=out: lower(b, x, lrn, out, "node"))
-        assert code_distance(actual, out.quantize(real)) <= 1, source
+        assert worst_distance(lrn, source) <= 1, source
 
 
 def test_codes_of_a_mild_normalization_are_almost_all_exact():
@@ -91,3 +96,19 @@ def test_denominators_that_reach_zero_are_refused():
     x = builder.input("x", (1, 4, 2, 2), DType.BF16)
     with pytest.raises(UnsupportedOpError, match="LRN_1"):
         lower(builder, x, Lrn(3, bias=0.0), None, "LRN_1")
+
+
+@pytest.mark.parametrize(
+    "lrn",
+    [Lrn(3, 3e38), Lrn(3, bias=1e-38), Lrn(3, math.inf), Lrn(3, bias=math.inf), Lrn(3, beta=math.nan), Lrn(3, -1.0)],
+)
+def test_numbers_that_no_integer_holds_are_refused(lrn: Lrn):
+    (reason,) = refusals(lrn, QuantParams(0.05, 3, DType.INT8))
+    assert "bias is less than half a unit" in reason or "no finite number" in reason
+
+
+def test_the_smallest_bias_that_is_not_refused_is_within_one_code():
+    source = QuantParams(0.05, 0, DType.INT8)
+    taken = [lrn for power in range(40) if not refusals(lrn := Lrn(3, 1.0, 0.5, 2.0**-power), source)]
+    assert 20 < len(taken) < 40
+    assert worst_distance(taken[-1], source) <= 1

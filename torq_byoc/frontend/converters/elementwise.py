@@ -115,11 +115,15 @@ def _exponential(call: OnnxCall, alpha: float) -> relax.Expr:
 def prelu(call: OnnxCall) -> relax.Expr:
     """PRelu with one constant slope -> ``nn.leakyrelu``; slopes along one axis -> ``nn.prelu(x, const[n], axis)``.
 
-    Any other slope -> ``add(nn.relu(x), multiply(slope, minimum(x, 0)))``.
+    Any other slope -> ``add(nn.relu(x), multiply(slope, minimum(x, 0)))``; constant ones that are not all finite ->
+    ``where(less(x, 0), multiply(slope, x), x)``, since they make NaN of 0.
     """
     x = call.data()
     shape = static_shape(x, call)
     slope = constant_array(call.data(1))
+    if slope is not None and not np.all(np.isfinite(slope)):
+        below = relax.op.less(x, relax.const(0, dtype_of(x)))
+        return relax.op.where(below, relax.op.multiply(call.data(1), x), x)
     if slope is not None and slope.size == 1:
         return relax.op.nn.leakyrelu(x, float(slope.reshape(-1)[0]))
     if slope is not None and slope.ndim <= len(shape):

@@ -10,6 +10,7 @@ import onnx
 from torq_byoc.errors import ModelFileError
 from torq_byoc.frontend.graph import all_nodes, default_opset
 from torq_byoc.frontend.shapes import infer_shapes
+from torq_byoc.frontend.validator.attributes import check_attributes
 from torq_byoc.frontend.validator.axes import check_axes
 from torq_byoc.frontend.validator.division import check_divisions
 from torq_byoc.frontend.validator.expansion import check_expansions, check_sizes
@@ -30,7 +31,8 @@ def validate(model: onnx.ModelProto) -> None:
     """Check a loaded model; it is not changed.
 
     Raises:
-        ModelFileError: damaged or contradictory structure, unknown element types or operator sets.
+        ModelFileError: damaged or contradictory structure, unknown element types or operator sets, parameters that
+            are no finite numbers.
         ShapeError: impossible dimensions, axes that do not exist, tensors beyond any memory.
         QuantizationError: scales or zero points that the arithmetic cannot express.
         UnsupportedOpError: operators that do not exist, all of them at once.
@@ -40,6 +42,7 @@ def validate(model: onnx.ModelProto) -> None:
     check_tensors(model)
     check_structure(model)
     check_operators(model)
+    check_attributes(model)
     check_interface(model)
     check_expansions(model)
     _check_with_onnx(model)

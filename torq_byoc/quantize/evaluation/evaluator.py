@@ -1,6 +1,6 @@
 """A float model run node by node in numpy, every tensor visible.
 
-The evaluator of the onnx package, with its slow operators and the one that it has wrong replaced.
+The evaluator of the onnx package, with its slow operators and those that it has wrong replaced.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from onnx.reference.op_run import OpRun
 from torq_byoc.npu_model.blas import single_threaded
 from torq_byoc.quantize.evaluation.fast_conv import Conv
 from torq_byoc.quantize.evaluation.fast_pools import AveragePool, GlobalMaxPool, MaxPool
+from torq_byoc.quantize.evaluation.mean_of_inputs import Mean
 from torq_byoc.quantize.evaluation.response_normalization import LRN
 
 Arrays = dict[str, np.ndarray]
-_OPERATORS: tuple[type[OpRun], ...] = (Conv, MaxPool, AveragePool, GlobalMaxPool, LRN)
+_OPERATORS: tuple[type[OpRun], ...] = (Conv, MaxPool, AveragePool, GlobalMaxPool, LRN, Mean)
 
 
 class Evaluator:

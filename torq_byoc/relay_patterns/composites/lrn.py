@@ -55,18 +55,65 @@ def lower(builder: GraphBuilder, x: str, lrn: Lrn, out: QuantParams | None, orig
         Name of the output tensor.
 
     Raises:
-        UnsupportedOpError: bias is not positive, or alpha is negative.
+        UnsupportedOpError: see ``refusals``.
         QuantizationError: x has no scale, or scales are out of reach.
     """
     e = Emitter(builder, origin)
-    if lrn.bias <= 0 or lrn.alpha < 0:
+    source = None if out is None else quantization(e, x)
+    if reasons := refusals(lrn, source):
         raise UnsupportedOpError(
-            "LRN's denominator may reach zero",
+            "LRN's denominator cannot be computed",
             where=origin,
-            why=f"bias {lrn.bias:g}, alpha {lrn.alpha:g}; bias must be positive and alpha not negative",
+            why=f"bias {lrn.bias:g}, alpha {lrn.alpha:g}, beta {lrn.beta:g}: {'; '.join(reasons)}",
             remedy="leave the operator to the CPU",
         )
-    return _lower_float(e, x, lrn) if out is None else _lower_integer(e, x, lrn, out)
+    return _lower_float(e, x, lrn) if out is None or source is None else _lower_integer(e, x, lrn, source, out)
+
+
+def refusals(lrn: Lrn, source: QuantParams | None) -> list[str]:
+    """Why there is no decomposition; ``source`` is the quantization of x, None for bf16."""
+    if not (0.0 < lrn.bias < math.inf and 0.0 <= lrn.alpha < math.inf and math.isfinite(lrn.beta)):
+        return ["its denominator may reach zero, or is no finite number"]
+    if source is None:
+        return []
+    squares = _Squares.of(lrn, source)
+    if squares.is_narrow(lrn) or (math.isfinite(squares.weight) and squares.bias(lrn) > 0):
+        return []
+    return ["its bias is less than half a unit of the sum of squares"]
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """Sums of squares of codes.
+
+    Attributes:
+        dropped: lowest bits that squares lose.
+        largest: sum.
+        weight: what a unit of the sum adds to the denominator.
+    """
+
+    dropped: int
+    largest: int
+    weight: float
+
+    @classmethod
+    def of(cls, lrn: Lrn, source: QuantParams) -> _Squares:
+        low, high = source.dtype.integer_range
+        largest = lrn.size * max(high - source.zero_point, source.zero_point - low) ** 2
+        dropped = max(0, largest.bit_length() - SUM_BITS)
+        return cls(dropped, largest >> dropped, math.ldexp(lrn.alpha * source.scale**2 / lrn.size, dropped))
+
+    def is_narrow(self, lrn: Lrn) -> bool:
+        """Whether the sum adds so little to the bias that a table may be linear."""
+        return self.weight * self.largest <= NARROW_RATIO * lrn.bias
+
+    def headroom(self, lrn: Lrn) -> int:
+        """Bits by which bias and sum may be enlarged together."""
+        return max(0, 30 - math.ceil(math.log2(self.largest + lrn.bias / self.weight)))
+
+    def bias(self, lrn: Lrn) -> int:
+        """The bias in units of the enlarged sum."""
+        return round(math.ldexp(lrn.bias / self.weight, self.headroom(lrn)))
 
 
 def _lower_float(e: Emitter, x: str, lrn: Lrn) -> str:
@@ -76,18 +123,12 @@ def _lower_float(e: Emitter, x: str, lrn: Lrn) -> str:
     return e.mul(x, float_table.lower_binades(e, base, lambda b: b**-lrn.beta, lowest, FLOAT_BINADES), DType.BF16)
 
 
-def _lower_integer(e: Emitter, x: str, lrn: Lrn, out: QuantParams) -> str:
-    source = quantization(e, x)
-    low, high = source.dtype.integer_range
+def _lower_integer(e: Emitter, x: str, lrn: Lrn, source: QuantParams, out: QuantParams) -> str:
     source.centred()
-    largest = lrn.size * max(high - source.zero_point, source.zero_point - low) ** 2
-    dropped = max(0, largest.bit_length() - SUM_BITS)
-    square = _square(e, x, source, dropped)
-    largest >>= dropped
-    weight = math.ldexp(lrn.alpha * source.scale**2 / lrn.size, dropped)
-    if weight * largest <= NARROW_RATIO * lrn.bias:
-        return _narrow(e, x, square, lrn, weight, largest, source, out)
-    return _wide(e, x, square, lrn, weight, largest, source, out)
+    squares = _Squares.of(lrn, source)
+    square = _square(e, x, source, squares.dropped)
+    lower_gain = _narrow if squares.is_narrow(lrn) else _wide
+    return lower_gain(e, x, square, lrn, squares, source, out)
 
 
 def _square(e: Emitter, x: str, source: QuantParams, dropped: int) -> str:
@@ -108,13 +149,12 @@ def _times(e: Emitter, x: str, factor: str, source: QuantParams, dtype: DType) -
     return e.mul(x, factor, dtype, integer_rescale(sum_bits=48), zero_point=source.zero_point)
 
 
-def _narrow(
-    e: Emitter, x: str, square: str, lrn: Lrn, weight: float, largest: int, source: QuantParams, out: QuantParams
-) -> str:
+def _narrow(e: Emitter, x: str, square: str, lrn: Lrn, squares: _Squares, source: QuantParams, out: QuantParams) -> str:
     """The gain stays within a small factor: a whole number of units, and a table of the sum for the rest.
 
     The table's 16 bits resolve the gain's spread instead of the gain itself, which is often forty times as large.
     """
+    weight, largest = squares.weight, squares.largest
     total = _window_sum(e, square, lrn.size, DType.INT32, integer_rescale())
     index = integer_rescale((tables.POSITIONS - 1) / largest, bias=-((largest + 1) // 2))
     sums = tables.positions() * (largest / (tables.POSITIONS - 1)) + (largest + 1) // 2
@@ -132,21 +172,17 @@ def _narrow(
     )
 
 
-def _wide(
-    e: Emitter, x: str, square: str, lrn: Lrn, weight: float, largest: int, source: QuantParams, out: QuantParams
-) -> str:
+def _wide(e: Emitter, x: str, square: str, lrn: Lrn, squares: _Squares, source: QuantParams, out: QuantParams) -> str:
     """The gain spans orders of magnitude: bias / weight + sum as a float, a table of its bit pattern."""
-    offset = lrn.bias / weight
-    headroom = max(0, 30 - math.ceil(math.log2(largest + offset)))
+    offset, headroom, bias = lrn.bias / squares.weight, squares.headroom(lrn), squares.bias(lrn)
     total = _window_sum(e, square, lrn.size, DType.INT32, integer_rescale(1 << headroom))
-    bias = round(math.ldexp(offset, headroom))
     base = e.act(total, DType.FP32, integer_rescale(bias=bias), mode="I2F")
     factor = source.scale / out.scale
-    binades = 1 << math.ceil(math.log2(math.log2(1 + largest / offset) + 1))
+    binades = 1 << math.ceil(math.log2(math.log2(1 + squares.largest / offset) + 1))
     gain = float_table.lower_binades(
         e,
         base,
-        lambda b: factor * (weight * np.ldexp(b, -headroom)) ** -lrn.beta,
+        lambda b: factor * (squares.weight * np.ldexp(b, -headroom)) ** -lrn.beta,
         math.floor(math.log2(bias)),
         binades,
     )

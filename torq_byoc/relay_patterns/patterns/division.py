@@ -36,10 +36,19 @@ def check_quantized(view: View) -> list[str]:
 
 
 def check_float(view: View) -> list[str]:
-    """All float32; the divisor is not zero where it is constant."""
+    """All float32; a constant divisor has a reciprocal, and so is not zero or next to it."""
     divisor = view.operand(view.require("divide").args[1]).constant
-    zero = ["it divides by a constant 0"] if divisor is not None and not np.all(divisor) else []
-    return zero + float_reasons(view)
+    return _reciprocal_reasons(divisor) + float_reasons(view)
+
+
+def _reciprocal_reasons(divisor: np.ndarray | None) -> list[str]:
+    if divisor is None:
+        return []
+    if not np.all(divisor):
+        return ["it divides by a constant 0"]
+    with np.errstate(over="ignore"):
+        finite = np.all(np.isfinite(1.0 / divisor))
+    return [] if finite else ["the reciprocal of its constant divisor is no finite number"]
 
 
 def lower_quantized(low: Lowering) -> str:

@@ -41,12 +41,15 @@ def _float_lrn_graph() -> DFPattern:
 
 def check_quantized_lrn(view: View) -> list[str]:
     """Data and result quantized per tensor; a window centred on the channel, padded by zeros that count."""
-    return quantized_reasons(view, view.require("divide").args[0]) + _window_reasons(view)
+    data = view.require("divide").args[0]
+    quant = view.operand(data).quant
+    reasons = quantized_reasons(view, data) + _window_reasons(view)
+    return reasons or lrn.refusals(_lrn(view), quant.params() if quant else None)
 
 
 def check_lrn(view: View) -> list[str]:
     """All float32; a window centred on the channel, padded by zeros that count."""
-    return float_reasons(view) + _window_reasons(view)
+    return float_reasons(view) + _window_reasons(view) + lrn.refusals(_lrn(view), None)
 
 
 def _window_reasons(view: View) -> list[str]:
@@ -58,13 +61,15 @@ def _window_reasons(view: View) -> list[str]:
 
 def lower_lrn(low: Lowering) -> str:
     """The composite."""
-    pool, scaled = low.view.require("nn.avg_pool2d"), low.view.require("add")
-    alpha = _number(low.view.resolve(scaled.args[0]).args[1])
-    parameters = lrn.Lrn(
-        ints(pool.attrs.pool_size)[0], alpha, _number(low.view.require("power").args[1]), _number(scaled.args[1])
-    )
     x = low.tensor(low.view.require("divide").args[0])
-    return lrn.lower(low.builder, x, parameters, low.out, low.origin)
+    return lrn.lower(low.builder, x, _lrn(low.view), low.out, low.origin)
+
+
+def _lrn(view: View) -> lrn.Lrn:
+    pool, scaled = view.require("nn.avg_pool2d"), view.require("add")
+    alpha = _number(view.resolve(scaled.args[0]).args[1])
+    size = ints(pool.attrs.pool_size)[0]
+    return lrn.Lrn(size, alpha, _number(view.require("power").args[1]), _number(scaled.args[1]))
 
 
 def _number(expr: object) -> float:
