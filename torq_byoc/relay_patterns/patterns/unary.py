@@ -24,6 +24,9 @@ _SINGLE = sorted(
     ELEMENTWISE_OPS - {f"relax.{n}" for n in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")}
 )
 
+_LARGEST = float(np.finfo(np.float32).max)
+"""Of the numbers of an affine map; greater ones have no float32."""
+
 
 def _graph() -> DFPattern:
     """A requantize, or one element-wise operator; longer chains come from ``chains.group_chains``."""
@@ -71,7 +74,7 @@ def _function(view: View, x: np.ndarray) -> np.ndarray:
 
 
 def affine_form(view: View, expr: relax.Expr) -> Affine | None:
-    """The group's value ``expr`` as clip(a * x + b) of the group's tensor, a and b finite, or None."""
+    """The group's value ``expr`` as clip(a * x + b) of the group's tensor, a and b finite as float32, or None."""
     value = view.resolve(expr)
     if not isinstance(value, Call):
         return Affine() if isinstance(value, relax.Var) else None
@@ -91,7 +94,8 @@ def affine_form(view: View, expr: relax.Expr) -> Affine | None:
         return None
     inner = affine_form(view, value.args[0] if left is None else value.args[1])
     found = None if inner is None else _combined(name, inner, left, right)
-    return found if found is not None and np.isfinite((found.factor, found.offset)).all() else None
+    fits = found is not None and all(abs(number) <= _LARGEST for number in (found.factor, found.offset))
+    return found if fits else None
 
 
 def _combined(name: str, inner: Affine, left: float | None, right: float | None) -> Affine | None:
