@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import torq_byoc
-from benchmarks.accuracy.sets import outlier_block
+from benchmarks.accuracy.sets import dead_channels, outlier_block
 from tests.cli.tools import torq
 from tests.quantize.planning.models import residual_mismatch
 
@@ -133,6 +133,30 @@ def test_rewrites_of_a_plan_can_be_disabled(capsys, tmp_path):
     assert [rewrite["name"] for rewrite in facts["rewrites"]] == ["equalize_channels"] and facts["met"]
     disabled = torq(capsys, *request, "--precision-plan", plan, "--disable-rewrite", "equalize_channels")
     assert disabled.code == 1 and disabled.json["plan"]["rewrites"] == []
+
+
+def test_a_tensor_that_a_rewrite_makes_goes_with_it(capsys, tmp_path):
+    stress = dead_channels(0)
+    onnx.save(stress.model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "c.npz", **stress.data(8, 1))
+    rewrite = {"name": "scale_outputs", "places": ["Conv_t0"]}
+    plan = {"version": 1, "rewrites": [rewrite], "tensors": {"y_alike": {"dtype": "int16"}, "x": {"dtype": "int16"}}}
+    request = ("quantize", tmp_path / "m.onnx", "--calib", tmp_path / "c.npz", "--precision", "mixed", "--json")
+    request = (*request, "-o", tmp_path / "q.onnx", "--precision-plan", tmp_path / "p.json")
+
+    def quantized(plan, *arguments):
+        (tmp_path / "p.json").write_text(json.dumps(plan))
+        return torq(capsys, *request, *arguments)
+
+    assert quantized(plan).json["plan"]["int16_tensors"] == ["x", "y_alike"]
+    disabled = quantized(plan, "--disable-rewrite", "scale_outputs", "--save-precision-plan", tmp_path / "s.json").json
+    assert disabled["plan"]["int16_tensors"] == ["x"] and disabled["plan"]["rewrites"] == []
+    assert "the plan's entries for y_alike have no effect: rewrites that make them are disabled" in disabled["notes"]
+    assert list(json.loads((tmp_path / "s.json").read_text())["tensors"]) == ["x"]
+    refused = quantized({**plan, "rewrites": []})
+    assert refused.code == 2 and refused.json["where"].endswith("y_alike") and "name 'y'" in refused.json["try"]
+    misspelt = quantized({**plan, "tensors": {"z": {"dtype": "int16"}}}, "--disable-rewrite", "scale_outputs")
+    assert misspelt.code == 2 and "z" in misspelt.json["what"]
 
 
 def test_a_metric_of_the_user_is_planned_for(capsys, files, tmp_path):

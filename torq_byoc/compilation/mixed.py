@@ -11,6 +11,7 @@ from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.pricing import price_for
 from torq_byoc.quantize import quantization_of
 from torq_byoc.quantize.planning.planner import Planned, judged_plan, plan_precision
+from torq_byoc.quantize.precision_plan import PrecisionPlan
 from torq_byoc.quantize.quantized import Quantized
 
 
@@ -55,6 +56,16 @@ def remarks(planned: Planned) -> Iterator[str]:
         f" (8 bits everywhere: {planned.int8.sqnr:.1f} dB, {planned.int8.cosine:.6f});"
         f" operators expected to take {expected:.2f} times the cycles of 8 bits"
     )
+
+
+def left_out(given: PrecisionPlan | None, planned: Planned) -> Iterator[str]:
+    """What a given plan names that goes with its disabled rewrites, as sentences."""
+    if given is None:
+        return
+    taken = planned.plan
+    names = {*given.tensors, *given.nodes} - {*taken.tensors, *taken.nodes}
+    if names:
+        yield f"the plan's entries for {', '.join(sorted(names))} have no effect: rewrites that make them are disabled"
 
 
 def missed(planned: Planned) -> Iterator[str]:

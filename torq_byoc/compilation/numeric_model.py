@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from torq_byoc.compilation.clock import StageClock
-from torq_byoc.compilation.mixed import missed, mixed_model, remarks
+from torq_byoc.compilation.mixed import left_out, missed, mixed_model, remarks
 from torq_byoc.compilation.options import Options, is_quantized, resolve_precision
 from torq_byoc.compilation.unused_requests import unused_requests
 from torq_byoc.frontend import prepare, prepare_with_notes
@@ -78,7 +78,7 @@ def _decided(prepared: onnx.ModelProto, options: Options, clock: StageClock) -> 
     if precision == "mixed" and options.calibration is not None and not is_quantized(prepared):
         quantized, planned = mixed_model(prepared, options, clock)
         warnings = (*doubts(prepared, options.calibration), *quantized.table.doubts(), *missed(planned))
-        notes = (*quantized.table.remarks(), *remarks(planned))
+        notes = (*quantized.table.remarks(), *remarks(planned), *left_out(options.plan, planned))
         return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary, planned)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):

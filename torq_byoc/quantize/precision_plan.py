@@ -149,11 +149,19 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
                 raise QuantizationError(
                     f"the precision plan names {kind}s that the model does not quantize: {', '.join(unknown)}",
                     where=unknown[0],
-                    remedy=choose_from(unknown[0], known) if known else "leave them out",
+                    remedy=_rename(unknown[0], known) if known else "leave them out",
                 )
 
     def _of(self, tensor: str) -> TensorPrecision:
         return self.tensors.get(tensor, TensorPrecision())
+
+
+def _rename(name: str, known: Collection[str]) -> str:
+    """What to do about an unknown name; what rewrites make is called after what was there before."""
+    before = max((one for one in known if name.startswith(f"{one}_")), key=len, default=None)
+    if before is None:
+        return choose_from(name, known)
+    return f"if a rewrite made it of {before!r}, put that rewrite into the plan or name {before!r}; else take it out"
 
 
 def _check_range(name: str, entry: TensorPrecision) -> None:

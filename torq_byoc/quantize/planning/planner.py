@@ -26,6 +26,7 @@ from torq_byoc.quantize.planning.moves import Prices, all_weighted, float_operat
 from torq_byoc.quantize.planning.noise import NoiseMeter, measured
 from torq_byoc.quantize.planning.price import Cost, Price
 from torq_byoc.quantize.planning.ranking import Step, ranked
+from torq_byoc.quantize.planning.reduced_plan import reduced_plan
 from torq_byoc.quantize.planning.search import Judged, Trial, cheapest
 from torq_byoc.quantize.planning.sources import rounded_weights, sources_of
 from torq_byoc.quantize.planning.target import PrecisionTarget, Reached
@@ -127,7 +128,7 @@ def judged_plan(
     target: PrecisionTarget | None = None,
     disabled: Collection[str] = (),
 ) -> Planned:
-    """What a given plan gives, without the rewrites that are disabled (see ``plan_precision``).
+    """What a given plan gives, without the rewrites that are disabled (see ``reduced_plan``).
 
     Without a target every plan will do.
 
@@ -136,12 +137,8 @@ def judged_plan(
         QuantizationError: the plan is not for this model, or an unknown name in ``disabled``.
     """
     check_rewrite_names(disabled)
-    plan = msgspec.structs.replace(
-        plan,
-        rewrites=tuple(entry for entry in plan.rewrites if entry.name not in disabled),
-        correct_biases=plan.correct_biases and BIAS_CORRECTION not in disabled,
-    )
     question = _Question.about(model, calibration, price, target or PrecisionTarget())
+    plan = reduced_plan(plan, disabled, model, question.feeds)
     base = PrecisionPlan(method=plan.method, correct_biases=plan.correct_biases)
     plain = question.trial(Candidate(model), base, plan.methods)
     trial = plain
