@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torq_byoc.errors import ScheduleError, choose_from
+from torq_byoc.errors import ScheduleError, choose_from, require_known
 from torq_byoc.files import Expected, open_ordinary, parse_json, read_ordinary, read_text
 
 NOTES = Expected(ScheduleError, "the notes", "write them again", 100)
@@ -111,6 +111,19 @@ def test_files_of_the_kernel_show_no_size_and_are_not_read(name):
 )
 def test_the_nearest_name_is_suggested_where_one_is_near(name, remedy):
     assert choose_from(name, ("reference", "shared")) == remedy
+
+
+def test_a_name_that_does_not_exist_is_refused_with_the_nearest():
+    known = ("reference", "shared")
+    require_known(ScheduleError, "profile", known, known)
+    require_known(ScheduleError, "profile", (), iter(known))
+    with pytest.raises(ScheduleError) as refusal:
+        require_known(
+            ScheduleError, "profile", ["shared", "refrence"], iter(known), where="here", otherwise="; or none"
+        )
+    error = refusal.value
+    assert (error.what, error.where) == ("there is no profile 'refrence'", "here")
+    assert error.remedy == "did you mean 'reference'? use one of reference, shared; or none"
 
 
 @pytest.mark.parametrize("text", [r'"\ud800"', r'[1, ["a\udfff"]]', r'{"\udc00": 1}', r'{"a": {"b": "\ud83d"}}'])

@@ -151,6 +151,36 @@ def choose_from(name: str, known: Iterable[str]) -> str:
     return f"{meant}use one of {', '.join(names.values())}"
 
 
+def require_known(
+    error: type[TorqError],
+    noun: str,
+    names: Iterable[str],
+    known: Iterable[str],
+    *,
+    where: str = "",
+    why: str = "",
+    otherwise: str = "",
+) -> None:
+    """Refuse names that do not exist.
+
+    Args:
+        error: class of the error.
+        noun: what the names are names of: "calibration method".
+        names: those that are given.
+        known: those that exist, in the order in which the remedy lists them.
+        where, why: of the error.
+        otherwise: what else can be done, after the list of names.
+
+    Raises:
+        TorqError: of class ``error``, for the first unknown name; the remedy suggests the nearest.
+    """
+    existing = list(known)
+    for name in names:
+        if name not in existing:
+            remedy = f"{choose_from(name, existing)}{otherwise}"
+            raise error(f"there is no {noun} {name!r}", where=where, why=why, remedy=remedy)
+
+
 def unlike_names(missing: Collection[str], unknown: Collection[str], known: Iterable[str]) -> tuple[str, str]:
     """Why, and the remedy, of an error about arrays that are not named like what they are for."""
     lacks = f"missing: {', '.join(missing)}" if missing else ""

@@ -42,7 +42,7 @@ def test_prefetch_overlaps_loads_with_work() -> None:
 
 def test_unknown_pass_is_named() -> None:
     graph, config = residual_graph(5), NpuConfig()
-    with pytest.raises(ScheduleError, match="no pass named dead-store"):
+    with pytest.raises(ScheduleError, match="no pass 'dead-store'"):
         generate(graph, schedule(graph, config), config, disabled=("dead-store",))
 
 

@@ -6,8 +6,8 @@ of the same name there, on the values that it really had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import tvm
@@ -45,17 +45,23 @@ class HostCheck:
     Args:
         stages: of a model with operators on the host.
 
+    Attributes:
+        meant, found: steps of the partitioned module's host part, and of the stored one.
+        nodes: ONNX nodes by step.
+        symbols: of partitions by the reference with which the stored module calls their programs.
+        graphs: of partitions by symbol.
+
     Raises:
         ProgramFormatError: the stored module cannot be read or built.
     """
 
     def __init__(self, stages: Stages) -> None:
         module = with_runtime_calls(stages.parted.module, {symbol: symbol.encode() for symbol in stages.graphs})
-        self._meant = HostSteps(deserialize(serialize(module)))
-        self._found = HostSteps(deserialize(stages.compiled.host))
-        self._nodes = _node_names(module, self._meant)
-        self._symbols = {program_reference(p.blob): p.facts.symbol for p in stages.compiled.partitions}
-        self._graphs = stages.graphs
+        self.meant = HostSteps(deserialize(serialize(module)))
+        self.found = HostSteps(deserialize(stages.compiled.host))
+        self.nodes = _node_names(module, self.meant)
+        self.symbols = {program_reference(p.blob): p.facts.symbol for p in stages.compiled.partitions}
+        self.graphs = stages.graphs
 
     def run(self, arguments: list[np.ndarray], run_partition: RunPartition) -> HostRun:
         """Run the stored module.
@@ -64,78 +70,84 @@ class HostCheck:
             arguments: the model's inputs in order.
             run_partition: runs a program, and finds its faults.
         """
-        values: dict[str, Value] = dict(zip(self._found.parameters, arguments, strict=True))
-        deviations: list[Deviation] = []
-        meant = {step.name: step for step in self._meant.steps}
-        for step in self._found.steps:
-            wanted = meant.pop(step.name, None)
-            try:
-                value = self._value(step, wanted, values, deviations, run_partition)
-            except ProgramFormatError as error:
-                deviations.append(
-                    self._deviation(step.name, "an operand of another type", f"{error.where}: {error.why}")
-                )
-                return HostRun(tuple(deviations), None)
-            if value is None:
-                return HostRun(tuple(deviations), None)
-            values[step.name] = value
-        deviations += [self._deviation(name, "a step is left out", f"the host lacks {name}") for name in meant]
-        return HostRun(tuple(deviations), self._found.results(values))
+        run = _Run(self, dict(zip(self.found.parameters, arguments, strict=True)), run_partition)
+        finished = run.goes_through()
+        return HostRun(tuple(run.deviations), self.found.results(run.values) if finished else None)
 
-    def _value(
-        self,
-        step: Step,
-        wanted: Step | None,
-        values: Mapping[str, Value],
-        deviations: list[Deviation],
-        run_partition: RunPartition,
-    ) -> Value | None:
-        """The value of a step; what is wrong with it is appended to the deviations."""
+
+@dataclass(eq=False)
+class _Run:
+    """One run of the stored module on its way.
+
+    Attributes:
+        check: the two modules.
+        values: of parameters and steps so far.
+        run_partition: runs a program.
+        deviations: found so far.
+    """
+
+    check: HostCheck
+    values: dict[str, Value]
+    run_partition: RunPartition
+    deviations: list[Deviation] = field(default_factory=list)
+
+    def goes_through(self) -> bool:
+        """Run all steps; False when one of them has no value to go on with."""
+        meant = {step.name: step for step in self.check.meant.steps}
+        for step in self.check.found.steps:
+            try:
+                value = self._value(step, meant.pop(step.name, None))
+            except ProgramFormatError as error:
+                self._note(step.name, "an operand of another type", f"{error.where}: {error.why}")
+                return False
+            if value is None:
+                return False
+            self.values[step.name] = value
+        for name in meant:
+            self._note(name, "a step is left out", f"the host lacks {name}")
+        return True
+
+    def _value(self, step: Step, wanted: Step | None) -> Value | None:
+        """The value of a step; None where there is nothing to go on with."""
         if step.program is not None:
-            return self._call(step, wanted, values, deviations, run_partition)
-        found = self._found.run(step, values)
+            return self._called(step, step.program, wanted)
+        found = self.check.found.run(step, self.values)
         if wanted is None:
             return found  # one too many: whether that matters shows in what reads it
         if wanted.program is not None:
             raise ProgramFormatError("the host has an operator in place of a program", where=step.name)
         try:
-            expected = self._meant.run(wanted, values)
+            expected = self.check.meant.run(wanted, self.values)
         except (ProgramFormatError, KeyError) as error:
-            deviations.append(self._deviation(step.name, "an operand of another type", str(error)))
+            self._note(step.name, "an operand of another type", str(error))
             return found
         if difference := _difference(found, expected):
-            deviations.append(self._deviation(step.name, "an operator computes something else", difference))
+            self._note(step.name, "an operator computes something else", difference)
         return found
 
-    def _call(
-        self,
-        step: Step,
-        wanted: Step | None,
-        values: Mapping[str, Value],
-        deviations: list[Deviation],
-        run_partition: RunPartition,
-    ) -> Value | None:
+    def _called(self, step: Step, program: bytes, wanted: Step | None) -> Value | None:
         """The results of a program; operands at the border that are not those of the partitioned module."""
-        assert step.program is not None
-        symbol = self._symbols.get(step.program, "")
+        symbol = self.check.symbols.get(program, "")
         if not symbol or wanted is None or wanted.program != symbol.encode():
-            deviations.append(self._deviation(step.name, "another program", "the host calls a program of another part"))
+            self._note(step.name, "another program", "the host calls a program of another part")
             return None
-        arrays = [np.asarray(self._found.lookup(values, name)) for name in step.arguments]
-        graph = self._graphs[symbol]
+        found, graph = self.check.found, self.check.graphs[symbol]
+        arrays = [np.asarray(found.lookup(self.values, name)) for name in step.arguments]
         for name, array, source in zip(graph.inputs, arrays, wanted.arguments, strict=True):
-            if difference := _difference(array, self._found.lookup(values, source)):
+            if difference := _difference(array, found.lookup(self.values, source)):
                 reader = next((layer_name(node) for node in graph.nodes if name in node.inputs), symbol)
-                deviations.append(Deviation(Stage.HOST, reader, name, True, _border_cause(difference), difference))
+                cause = _border_cause(difference)
+                self.deviations.append(Deviation(Stage.HOST, reader, name, True, cause, difference))
                 if "type" in difference or "shape" in difference:
                     return None
-        results = run_partition(symbol, arrays)
+        results = self.run_partition(symbol, arrays)
         if results is None:
             return None
         return results if len(results) > 1 else results[0]
 
-    def _deviation(self, step: str, cause: str, detail: str) -> Deviation:
-        return Deviation(Stage.HOST, self._nodes.get(step, step), step, True, cause, detail)
+    def _note(self, step: str, cause: str, detail: str) -> None:
+        node = self.check.nodes.get(step, step)
+        self.deviations.append(Deviation(Stage.HOST, node, step, True, cause, detail))
 
 
 def _node_names(module: tvm.IRModule, steps: HostSteps) -> dict[str, str]:

@@ -14,7 +14,7 @@ import click
 
 from torq_byoc import __version__
 from torq_byoc.cli.streams import accept_all_text, drop, output_problem, settle, unwritable
-from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError, choose_from
+from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError, require_known
 
 COMMANDS: dict[str, str] = {
     "bench": "NPU cycles, bytes and utilisation against the CPU baseline.",
@@ -68,9 +68,10 @@ class LazyGroup(click.Group):
             CommandLineError: there is no such command; names the nearest one.
         """
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            remedy = f"{choose_from(name, sorted(COMMANDS))}; see torq --help"
-            raise CommandLineError(f"there is no command {name!r}", where="torq", remedy=remedy)
+        if not name.startswith("-"):
+            require_known(
+                CommandLineError, "command", [name], sorted(COMMANDS), where="torq", otherwise="; see torq --help"
+            )
         return super().resolve_command(ctx, args)
 
     def make_context(

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 from tqdm import tqdm
 
-from torq_byoc.errors import CommandLineError, ShapeError, choose_from
+from torq_byoc.errors import CommandLineError, ShapeError, require_known
 
 PROFILES = ("reference", "shared", "pessimistic")
 PRECISIONS = ("auto", "int8", "int16", "bf16", "mixed")
@@ -118,13 +118,10 @@ class Name(click.Choice):
         Raises:
             CommandLineError: there is no such name.
         """
-        if value not in self.choices:
-            command = ctx.command_path if ctx else "torq"
-            raise CommandLineError(
-                f"there is no {self.noun} {value!r}",
-                where=f"{command} {param.opts[0]}" if param else command,
-                remedy=f"{choose_from(str(value), self.choices)}; see {command} --help",
-            )
+        command = ctx.command_path if ctx else "torq"
+        where = f"{command} {param.opts[0]}" if param else command
+        otherwise = f"; see {command} --help"
+        require_known(CommandLineError, self.noun, [str(value)], self.choices, where=where, otherwise=otherwise)
         return str(value)
 
 

@@ -10,7 +10,7 @@ import onnx
 
 from torq_byoc.compilation.record_keys import Setting
 from torq_byoc.compilation.tuning_records import RecordDatabase
-from torq_byoc.errors import QuantizationError, choose_from
+from torq_byoc.errors import QuantizationError, require_known
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize.choose_ranges import AUTO
 from torq_byoc.quantize.planning.target import PrecisionTarget
@@ -72,10 +72,7 @@ def resolve_precision(model: onnx.ModelProto, options: Options) -> str:
     """
     wanted = options.precision
     quantized = is_quantized(model)
-    if wanted not in PRECISIONS:
-        raise QuantizationError(
-            f"there is no precision {wanted!r}", where="--precision", remedy=choose_from(wanted, PRECISIONS)
-        )
+    require_known(QuantizationError, "precision", [wanted], PRECISIONS, where="--precision")
     if quantized:
         if wanted == "bf16":
             raise QuantizationError(

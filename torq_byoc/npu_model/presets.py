@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from torq_byoc.errors import HardwareConfigError, TorqError, choose_from
+from torq_byoc.errors import HardwareConfigError, TorqError, require_known
 from torq_byoc.files import Expected, read_text
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.config_data import check_machine, config_from_dict, config_to_dict, content_hash
@@ -52,14 +52,15 @@ def preset(name: str) -> NpuConfig:
     Raises:
         HardwareConfigError: no preset has that name; names the nearest one.
     """
-    if name not in _PRESETS:
-        raise HardwareConfigError(
-            f"there is no hardware preset {name!r}",
-            where="hardware",
-            why=f"{len(_PRESETS)} presets are known, and no .yaml file is named",
-            remedy=f"{choose_from(name, _PRESETS)}, or give the path of a .yaml file",
-            details={"preset": name, "known": list(_PRESETS)},
-        )
+    require_known(
+        HardwareConfigError,
+        "hardware preset",
+        [name],
+        _PRESETS,
+        where="hardware",
+        why=f"{len(_PRESETS)} presets are known, and no .yaml file is named",
+        otherwise=", or give the path of a .yaml file",
+    )
     config = NpuConfig(name=name, **_PRESETS[name])
     check_machine(config)
     return config

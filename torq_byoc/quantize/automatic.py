@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from torq_byoc.errors import QuantizationError, choose_from
+from torq_byoc.errors import QuantizationError, require_known
 from torq_byoc.quantize.choose_ranges import AUTO, SAFE
 from torq_byoc.quantize.quantization import quantization_of
 from torq_byoc.quantize.quantized import Quantized
@@ -77,8 +77,4 @@ def check_rewrite_names(disabled: Collection[str]) -> None:
     Raises:
         QuantizationError: there is no such rewrite.
     """
-    for name in disabled:
-        if name not in NAMES:
-            raise QuantizationError(
-                f"there is no rewrite {name!r}", where="--disable-rewrite", remedy=choose_from(name, sorted(NAMES))
-            )
+    require_known(QuantizationError, "rewrite", disabled, sorted(NAMES), where="--disable-rewrite")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import onnx
 
-from torq_byoc.errors import CalibrationError, choose_from
+from torq_byoc.errors import CalibrationError, require_known
 from torq_byoc.quantize.calibration_table import FEWEST_SAMPLES, CalibrationTable, MethodRange, TensorCalibration
 from torq_byoc.quantize.evaluation.evaluator import Evaluator
 from torq_byoc.quantize.observers import CALIBRATORS, Range, Statistics
@@ -67,11 +67,7 @@ def check_methods(methods: Iterable[str]) -> None:
     Raises:
         CalibrationError: there is no such method.
     """
-    for method in methods:
-        if method not in CALIBRATORS:
-            raise CalibrationError(
-                f"there is no calibration method {method!r}", remedy=choose_from(method, sorted(CALIBRATORS))
-            )
+    require_known(CalibrationError, "calibration method", methods, sorted(CALIBRATORS))
 
 
 def _check_finite(name: str, value: np.ndarray) -> None:

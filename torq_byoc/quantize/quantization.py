@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import cast
+from functools import wraps
+from typing import ParamSpec, cast
 
 import numpy as np
 import onnx
@@ -24,30 +25,6 @@ from torq_byoc.quantize.qdq.quantizable import OPSETS, Quantizable, Watch, quant
 from torq_byoc.quantize.qdq.writer import QdqWriter, write_plan
 from torq_byoc.quantize.quantized import Quantized
 from torq_byoc.quantize.rewrites.replay import replayed
-
-
-def quantize_model(
-    model: onnx.ModelProto,
-    calibration: Mapping[str, np.ndarray] | None,
-    *,
-    precision: str = "int8",
-    method: str = AUTO,
-    plan: PrecisionPlan | None = None,
-    progress: Callable[[], None] | None = None,
-    floats: Collection[str] = (),
-    correct_biases: bool = True,
-) -> onnx.ModelProto:
-    """The model of ``quantization_of``."""
-    return quantization_of(
-        model,
-        calibration,
-        precision=precision,
-        method=method,
-        plan=plan,
-        progress=progress,
-        floats=floats,
-        correct_biases=correct_biases,
-    ).model
 
 
 def quantization_of(
@@ -99,6 +76,23 @@ def quantization_of(
         if set(choice.methods.values()) != {SAFE}:
             quantized = QdqWriter(form, writer.graph.plan).write(choice.ranges)
     return Quantized(quantized, method, table, choice, model)
+
+
+_Parameters = ParamSpec("_Parameters")
+
+
+def _model_of(quantize: Callable[_Parameters, Quantized]) -> Callable[_Parameters, onnx.ModelProto]:
+    """The same function where nothing but the quantized model matters."""
+
+    @wraps(quantize)
+    def model(*args: _Parameters.args, **options: _Parameters.kwargs) -> onnx.ModelProto:
+        return quantize(*args, **options).model
+
+    return model
+
+
+quantize_model = _model_of(quantization_of)
+"""The model of ``quantization_of``."""
 
 
 def _planned(

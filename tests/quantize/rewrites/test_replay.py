@@ -70,7 +70,7 @@ def test_only_the_places_of_the_plan_change() -> None:
 @pytest.mark.parametrize(
     ("entry", "what", "remedy"),
     [
-        (PlannedRewrite("equalise_channels", ("a",)), "does not exist", "equalize_channels"),
+        (PlannedRewrite("equalise_channels", ("a",)), "there is no rewrite", "equalize_channels"),
         (PlannedRewrite("equalize_channels", ("nowhere",)), "has no reason", "take the place out"),
         (PlannedRewrite("scale_outputs", ("{0}",)), "has no reason", "take the place out"),
         (PlannedRewrite("equalize_channels", ("{0}",), 0.6), "no strength 0.6", "use one of 0.5, 0.75, 1"),

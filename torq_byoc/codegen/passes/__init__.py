@@ -13,7 +13,7 @@ from torq_byoc.codegen.passes.in_place import in_place
 from torq_byoc.codegen.passes.loop_invariant import hoist_loop_invariant
 from torq_byoc.codegen.passes.residency import KeepResident
 from torq_byoc.codegen.passes.share_slices import share_slices
-from torq_byoc.errors import ScheduleError, choose_from
+from torq_byoc.errors import ScheduleError, require_known
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.plan import Schedule
 
@@ -67,13 +67,7 @@ def check_pass_names(names: Collection[str]) -> None:
     Raises:
         ScheduleError: one of them is not a pass.
     """
-    unknown = sorted(set(names) - set(NAMES))
-    if unknown:
-        raise ScheduleError(
-            f"there is no pass named {', '.join(unknown)}",
-            where="--disable-pass",
-            remedy=choose_from(unknown[0], NAMES),
-        )
+    require_known(ScheduleError, "pass", names, NAMES, where="--disable-pass")
 
 
 def run_passes(

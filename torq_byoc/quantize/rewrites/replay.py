@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from torq_byoc.errors import QuantizationError, choose_from
+from torq_byoc.errors import QuantizationError, require_known
 from torq_byoc.quantize.calibrate import calibrate
 from torq_byoc.quantize.precision_plan import PlannedRewrite
 from torq_byoc.quantize.qdq.quantizable import OPSETS, quantizable
@@ -51,12 +51,7 @@ def replayed(model: onnx.ModelProto, feeds: Sequence[Feed], rewrites: Sequence[P
 def _proposal(entry: PlannedRewrite, candidate: Candidate, statistics: ChannelStatistics) -> Proposal:
     """What a rewrite proposes at the places of an entry, in the strength that it asks for."""
     known = {rewrite.name: rewrite for rewrite in REWRITES}
-    if entry.name not in known:
-        raise QuantizationError(
-            f"the precision plan names a rewrite that does not exist: {entry.name}",
-            where=entry.name,
-            remedy=choose_from(entry.name, sorted(known)),
-        )
+    require_known(QuantizationError, "rewrite", [entry.name], sorted(known), where="rewrites of the precision plan")
     found = list(known[entry.name].propose(candidate, statistics, set(entry.places).issuperset))
     changed = {place for proposal in found for place in proposal.places}
     left = [place for place in entry.places if place not in changed]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-from torq_byoc.errors import CommandLineError, EnvironmentProblem, choose_from
+from torq_byoc.errors import CommandLineError, EnvironmentProblem, require_known
 from torq_byoc.explore.tuning.strategy import Strategy
 
 
@@ -34,10 +34,7 @@ def load_strategy(name: str) -> type[Strategy]:
         CommandLineError: there is no such strategy.
         EnvironmentProblem: its library is not installed.
     """
-    if name not in STRATEGIES:
-        raise CommandLineError(
-            f"there is no strategy {name!r}", where="--strategy", remedy=choose_from(name, STRATEGIES)
-        )
+    require_known(CommandLineError, "strategy", [name], STRATEGIES, where="--strategy")
     entry = STRATEGIES[name]
     try:
         found: type[Strategy] = import_module(f"{__name__}.{entry.module}").Search
