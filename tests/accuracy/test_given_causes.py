@@ -56,6 +56,13 @@ def test_the_cure_of_a_damaged_layer_is_what_the_lint_says_of_it():
     assert "with scales from the largest weight" in result.cause.remedy and "code 15 of 127" in result.cause.remedy
 
 
+def test_an_error_that_the_outputs_do_not_show_is_the_cause_beside_the_float_model_too():
+    slight = with_own(quantized(), "r1_DequantizeLinear", 1, lambda v: 1.001 * v)
+    result = check(with_float_model(stages_of(slight, Options(effort=0), name="m"), chain()), EVALUATION)
+    assert [miss.section for miss in result.misses] == ["lint"]
+    assert (result.cause.stage, result.cause.node) == (Stage.GIVEN, "r1_DequantizeLinear")
+
+
 def test_data_in_another_range_than_calibration():
     calibration = {"x": data(8, seed=1)["x"]}
     stages_ = _quantized_here(chain(), calibration)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torq_byoc.accuracy.deviation import Stage
 from torq_byoc.accuracy.evidence import Cause, Evidence
+from torq_byoc.accuracy.layers import INPUT
 from torq_byoc.accuracy.lint import LintFinding, Severity
 from torq_byoc.accuracy.output_check import OutputRow
 from torq_byoc.accuracy.remedies import (
@@ -38,7 +39,9 @@ def cause_as_given(stages: Stages, evidence: Evidence, target: OutputRow) -> Cau
     outside = _outside(stages, evidence) if bad else None
     if outside:
         return outside
-    return _of_finding(errors[0]) if errors and stages.float_model is None else None
+    # Beside its float model a bad output shows the layer itself, and ``with_findings`` adds what is said of it.
+    shown = bad and stages.float_model is not None
+    return _of_finding(errors[0]) if errors and not shown else None
 
 
 def cause_without_numbers(lint: Sequence[LintFinding]) -> Cause | None:
@@ -72,8 +75,9 @@ def _outside(stages: Stages, evidence: Evidence) -> Cause | None:
             assert row.use is not None
             whose = source_of_ranges(CARRIES_SCALES if stages.carries_scales else stages.precision)
             return _of_input(row.layer.tensor, row.use.saturated, whose, evidence)
+    stored = {row.layer.tensor for row in evidence.rows if row.layer.op == INPUT}  # whose own scale says it better
     for name, share in evidence.outside.items():
-        if share > ANOTHER_RANGE:
+        if share > ANOTHER_RANGE and name not in stored:
             return _of_input(name, share, "the calibration data", evidence)
     return None
 
