@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from torq_byoc.accuracy.lint import RULES
 from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds, thresholds_of
 from torq_byoc.errors import AccuracyError
 
@@ -33,6 +34,11 @@ def test_the_document_names_every_key():
         assert f"{section}:" in defaults
         for key in limits.__struct_fields__ if isinstance(limits, msgspec.Struct) else ():
             assert f"  {key}:" in defaults, key
+
+
+def test_the_document_names_every_rule_of_the_lint():
+    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
+    assert {name for line in rows for name in re.findall("`([a-z-]+)`", line.split("|")[1])} == set(RULES)
 
 
 def test_an_empty_file_is_the_defaults(tmp_path):
