@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from tests.npu_model import infra
+from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.dsl import LoopNest, LoopSpec, Operand, build
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
@@ -160,5 +161,12 @@ def test_a_faster_machine_is_faster():
     wide = dataclasses.replace(preset("sl2610"), name="wide", dma_peak=16.0)
     slow, fast = (simulate_timeline(infra.double_buffered_relu(config=c)).total_cycles for c in (CONFIG, wide))
     assert fast < slow
-    with pytest.raises(ValueError, match="optimistic"):
+    with pytest.raises(ScheduleError, match="optimistic"):
         simulate_timeline(infra.double_buffered_relu(), "optimistic")
+
+
+def test_a_profile_that_does_not_exist_is_refused_with_the_nearest():
+    assert Profile.named("shared") is Profile.named(Profile.SHARED) is Profile.SHARED
+    with pytest.raises(ScheduleError, match="there is no timing profile 'refrence'") as refusal:
+        Profile.named("refrence")
+    assert refusal.value.remedy.startswith("did you mean 'reference'?")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from torq_byoc.errors import ScheduleError, require_known
+from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.npu_model.timing import Profile
 from torq_byoc.schedules.record import DecisionRecord
@@ -32,8 +32,7 @@ class Setting:
         Raises:
             ScheduleError: there is no such profile.
         """
-        require_known(ScheduleError, "timing profile", [profile], (known.value for known in Profile), where="profile")
-        return cls(profile, tuple(sorted(set(disabled_passes))))
+        return cls(Profile.named(profile).value, tuple(sorted(set(disabled_passes))))
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.disabled_passes)}" if self.disabled_passes else ""

@@ -18,6 +18,7 @@ from functools import cached_property
 
 import msgspec
 
+from torq_byoc.errors import ScheduleError, require_known
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import Agent, Engine, SliceTask, StartDma, WaitFor
 from torq_byoc.npu_model.program import Program
@@ -34,6 +35,18 @@ class Profile(Enum):
     REFERENCE = "reference"
     SHARED = "shared"
     PESSIMISTIC = "pessimistic"
+
+    @classmethod
+    def named(cls, name: Profile | str) -> Profile:
+        """The profile of a name; a profile itself as it is.
+
+        Raises:
+            ScheduleError: there is none of that name.
+        """
+        if isinstance(name, Profile):
+            return name
+        require_known(ScheduleError, "timing profile", [name], (known.value for known in cls), where="profile")
+        return cls(name)
 
 
 def task_cycles(task: SliceTask) -> int:
@@ -128,10 +141,9 @@ def simulate_timeline(
 
     Raises:
         ProgramFormatError: a block or slice program is no valid encoding.
-        ValueError: an unknown profile name.
+        ScheduleError: an unknown profile name.
     """
-    profile = Profile(profile)
-    clock = _Clock(program.config, profile)
+    clock = _Clock(program.config, Profile.named(profile))
     for step in trace(program) if steps is None else steps:
         for job in step.jobs:
             clock.start(job)

@@ -36,7 +36,7 @@ def check_quantized(view: View) -> list[str]:
 
 
 def check_float(view: View) -> list[str]:
-    """All float32; a constant divisor has a reciprocal, and so is not zero or next to it."""
+    """All float32; a constant divisor is neither zero nor so small that its reciprocal is infinite."""
     divisor = view.operand(view.require("divide").args[1]).constant
     return _reciprocal_reasons(divisor) + float_reasons(view)
 
