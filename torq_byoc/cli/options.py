@@ -17,7 +17,7 @@ from torq_byoc.errors import CommandLineError, ShapeError, require_known
 
 PROFILES = ("reference", "shared", "pessimistic")
 PRECISIONS = ("auto", "int8", "int16", "bf16", "mixed")
-CALIBRATION_METHODS = ("auto", "minmax", "percentile", "entropy", "mse", "moving-average")
+CALIBRATION_METHODS = ("auto", "minmax", "percentile", "entropy", "mse", "moving-average", "headroom")
 MOST_TRIALS = 1_000_000
 MOST_LINES = 1_000_000_000
 MOST_SECONDS = 1e6

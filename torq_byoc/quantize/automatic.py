@@ -62,7 +62,7 @@ def quantize(
     best, applied = search_rewrites(chosen, model, calibration or {}, partial(rounded, method=SAFE))
     if not applied:
         return plain
-    quantized = rounded(best.model, calibration, method=method, floats=best.floats)
+    quantized = rounded(best.model, calibration, method=method, floats=best.floats, methods=best.methods)
     return replace(quantized, rewrites=applied)
 
 

@@ -13,7 +13,7 @@ from torq_byoc.quantize.evaluation.evaluator import Evaluator
 from torq_byoc.quantize.observers import CALIBRATORS, Range, Statistics
 from torq_byoc.quantize.observers.rounding_noise import expected_sqnr
 
-_FROM_EXTREMES = frozenset({"minmax", "moving-average"})
+_FROM_EXTREMES = frozenset({"minmax", "moving-average", "headroom"})
 """Methods that need no counts of values."""
 
 

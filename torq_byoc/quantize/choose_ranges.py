@@ -10,7 +10,7 @@ samples cut off may be common.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,9 +58,10 @@ class RangeChoice:
     gain: float
 
 
-def uniform_choice(table: CalibrationTable, method: str) -> RangeChoice:
-    """One method's ranges for all tensors."""
-    return RangeChoice(table.ranges(method), dict.fromkeys(table.tensors, method), 0.0)
+def uniform_choice(table: CalibrationTable, method: str, own: Mapping[str, str] | None = None) -> RangeChoice:
+    """One method's ranges for all tensors but those that have a method of their own."""
+    methods = {**dict.fromkeys(table.tensors, method), **(own or {})}
+    return RangeChoice(_ranges(table, methods), methods, 0.0)
 
 
 def choose_ranges(
@@ -69,19 +70,22 @@ def choose_ranges(
     table: CalibrationTable,
     quantized: onnx.ModelProto,
     parameters_for: Callable[[Mapping[str, Range]], Mapping[str, np.ndarray]],
+    own: Mapping[str, str] | None = None,
 ) -> RangeChoice:
     """The best ranges found; on held-out samples never worse than the extremes.
 
     Args:
         model: the prepared float model.
         feeds: the calibration samples.
-        table: their ranges by ``methods_to_choose_from``.
-        quantized: the model quantized with the ranges of ``SAFE``.
+        table: their ranges by ``methods_to_choose_from``, and by the methods of ``own``.
+        quantized: the model quantized with the ranges of ``SAFE``, or a tensor's own.
         parameters_for: scales and zero points that other ranges put in place of constants of ``quantized``, by name.
+        own: methods of the tensors that have nothing to choose.
     """
-    changes = [found for method in ALTERNATIVES if table.held_out and (found := _hopeful(table, method))]
+    start = uniform_choice(table, SAFE, own)
+    changes = [found for method in ALTERNATIVES if table.held_out and (found := _hopeful(table, method, own or {}))]
     if not changes:
-        return uniform_choice(table, SAFE)
+        return start
     count = min(max(len(feeds) // _SAMPLES_A_SAMPLE, 1), MOST_SAMPLES)
     trials = min(max(len(feeds) // (_SAMPLES_A_TRIAL * count), _FEWEST_TRIALS), _MOST_TRIALS)
     first_held_out = len(feeds) - table.held_out
@@ -97,10 +101,10 @@ def choose_ranges(
         return measure
 
     judge = Judge(with_outputs(model, names), _spread(feeds[:first_held_out], count), parts)
-    search = _Search(measured_by(judge), trials, dict.fromkeys(table.tensors, SAFE))
+    search = _Search(measured_by(judge), trials, dict(start.methods))
     search.run(changes)
     if len(search.accepted) == 1:
-        return uniform_choice(table, SAFE)
+        return start
     return _confirmed(table, search.accepted, measured_by(Judge(model, _spread(feeds[first_held_out:], count))))
 
 
@@ -116,12 +120,13 @@ def _confirmed(table: CalibrationTable, states: Sequence[Methods], measure: Call
         score = measure(methods)
         if _no_worse(score, safe):
             return RangeChoice(_ranges(table, methods), methods, score.merit - safe.merit)
-    return uniform_choice(table, SAFE)
+    return RangeChoice(_ranges(table, states[0]), states[0], 0.0)
 
 
-def _hopeful(table: CalibrationTable, method: str) -> Methods:
+def _hopeful(table: CalibrationTable, method: str, own: Collection[str]) -> Methods:
     """The tensors that a method is expected to serve better, over all samples, those that gain most first."""
-    gains = {name: tensor.methods[method].sqnr - tensor.methods[SAFE].sqnr for name, tensor in table.tensors.items()}
+    free = {name: tensor.methods for name, tensor in table.tensors.items() if name not in own}
+    gains = {name: methods[method].sqnr - methods[SAFE].sqnr for name, methods in free.items()}
     names = sorted((name for name in gains if gains[name] >= LEAST_GAIN), key=lambda name: (-gains[name], name))
     return dict.fromkeys(names, method)
 

@@ -6,7 +6,7 @@ whole model, part by part, against the float model on the same samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,16 +71,33 @@ class Judge:
         evaluator = Float64Evaluator(quantized)
         return self.score([evaluator.outputs(feed) for feed in self.feeds])
 
+    def typical(self, quantized: onnx.ModelProto) -> Score:
+        """As ``of``, but for every part the median of what single samples score.
+
+        Over all samples together one decides that has a value far out of range, if it is among them.
+        """
+        evaluator = Float64Evaluator(quantized)
+        scores = [
+            _score(self.parts, [wanted], [evaluator.outputs(feed)])
+            for feed, wanted in zip(self.feeds, self.wanted, strict=True)
+        ]
+
+        def median(found: Sequence[Mapping[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
+            return {key: float(np.median([each[key] for each in found])) for key in found[0]}
+
+        return Score(median([each.parts for each in scores]), median([each.cosines for each in scores]))
+
     def score(self, found: Iterable[Mapping[str, np.ndarray]]) -> Score:
         """The score of given outputs, one mapping a sample."""
-        given = list(found)
-        pairs = {
-            (part.output, part.name): (
-                np.concatenate([part.of(run[part.output]).reshape(-1) for run in self.wanted]),
-                np.concatenate([part.of(run[part.output]).reshape(-1) for run in given]),
-            )
-            for part in self.parts
-        }
-        return Score(
-            {key: sqnr(*pair) for key, pair in pairs.items()}, {key: cosine(*pair) for key, pair in pairs.items()}
+        return _score(self.parts, self.wanted, list(found))
+
+
+def _score(parts: Iterable[OutputPart], wanted: Sequence[Arrays], found: Sequence[Mapping[str, np.ndarray]]) -> Score:
+    pairs = {
+        (part.output, part.name): (
+            np.concatenate([part.of(run[part.output]).reshape(-1) for run in wanted]),
+            np.concatenate([part.of(run[part.output]).reshape(-1) for run in found]),
         )
+        for part in parts
+    }
+    return Score({key: sqnr(*pair) for key, pair in pairs.items()}, {key: cosine(*pair) for key, pair in pairs.items()})

@@ -38,6 +38,7 @@ def quantization_of(
     floats: Collection[str] = (),
     watch: Watch | None = None,
     correct_biases: bool = True,
+    methods: Mapping[str, str] | None = None,
 ) -> Quantized:
     """Quantize a prepared float model.
 
@@ -54,6 +55,7 @@ def quantization_of(
         floats: names of nodes that stay float.
         watch: receives all tensors of every calibration sample.
         correct_biases: take from biases what rounding the weights adds to the means of results.
+        methods: calibrators of tensors that have one of their own.
 
     Raises:
         CalibrationError: the data does not fit the model, or is missing; there is no such method.
@@ -66,14 +68,17 @@ def quantization_of(
     form = quantizable(model, OPSETS[precision], correct_biases, floats)
     feeds = tuple(samples(form.model, calibration))
     choose = method == AUTO and precision == "int8"
-    methods = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
+    own = methods or {}
+    usual = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
+    known = (*usual, *sorted(set(own.values()).difference(usual)))
     writer = QdqWriter(form, PrecisionPlan(dtype=cast(Dtype, precision)))
-    table = calibrate(form.model, feeds, writer.graph.to_observe(), methods, progress, _watches(form, watch))
-    choice = uniform_choice(table, methods[0])
+    table = calibrate(form.model, feeds, writer.graph.to_observe(), known, progress, _watches(form, watch))
+    choice = uniform_choice(table, usual[0], own)
     quantized = writer.write(choice.ranges)
     if choose:
-        choice = choose_ranges(form.model, feeds, table, quantized, writer.parameters_for)
-        if set(choice.methods.values()) != {SAFE}:
+        first = choice.methods
+        choice = choose_ranges(form.model, feeds, table, quantized, writer.parameters_for, own)
+        if choice.methods != first:
             quantized = QdqWriter(form, writer.graph.plan).write(choice.ranges)
     return Quantized(quantized, method, table, choice, model)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import onnx
 
 from torq_byoc.quantize.calibration_table import CalibrationTable
-from torq_byoc.quantize.choose_ranges import SAFE, RangeChoice
+from torq_byoc.quantize.choose_ranges import ALTERNATIVES, RangeChoice
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Quantized:
         """What a reader should know, as sentences."""
         yield from map(str, self.rewrites)
         yield from self.table.remarks()
-        others = {method: count for method, count in self.summary.chosen.items() if method != SAFE}
+        others = {method: count for method, count in self.summary.chosen.items() if method in ALTERNATIVES}
         if self.choice.gain > 0.0 and others:
             which = " and ".join(f"{count} by {method}" for method, count in others.items())
             yield (

@@ -12,11 +12,10 @@ from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.judge import ENOUGH_SQNR, Judge, Score
 from torq_byoc.quantize.quantized import AppliedRewrite, Quantized
 from torq_byoc.quantize.rewrites import Candidate, Rewrite, anywhere
+from torq_byoc.quantize.rewrites.candidate import LEAST_GAIN
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 from torq_byoc.quantize.rewrites.replay import divided
 
-LEAST_GAIN = 1.0
-"""Decibels of merit for which a rewrite is kept: less may be chance."""
 MOST_LOSS = 1.0
 """Decibels that any part of the outputs may lose by it."""
 
@@ -39,7 +38,7 @@ def search_rewrites(
         rewrites: to be tried, in order.
         model: a prepared float model.
         calibration: all samples.
-        rounded: quantizes a model with given samples, some nodes left float, while a function watches.
+        rounded: quantizes a candidate with given samples while a function watches.
     """
     search = _Search(model, calibration, rounded)
     for rewrite in rewrites:
@@ -83,7 +82,7 @@ class _Search:
         for proposal in rewrite.propose(self.best, self._best.statistics, anywhere):
             trial = self._tried(proposal.candidate)
             before = self._best.score
-            if not _is_better(trial.score, before) or (kept and trial.score.merit <= kept.score.merit):
+            if not _is_better(trial.score, before, proposal.least_gain) or (kept and trial.score.merit <= kept.score.merit):
                 break
             kept = trial
             applied = AppliedRewrite(
@@ -95,14 +94,20 @@ class _Search:
 
     def _tried(self, candidate: Candidate) -> _Trial:
         statistics = ChannelStatistics(candidate.model)
-        quantized = self._rounded(candidate.model, self._calibration, floats=candidate.floats, watch=statistics.add)
-        return _Trial(candidate, statistics, self._judge.of(quantized.model))
+        quantized = self._rounded(
+            candidate.model,
+            self._calibration,
+            floats=candidate.floats,
+            methods=candidate.methods,
+            watch=statistics.add,
+        )
+        return _Trial(candidate, statistics, self._judge.typical(quantized.model))
 
 
-def _is_better(score: Score, before: Score) -> bool:
+def _is_better(score: Score, before: Score, least_gain: float) -> bool:
     """Whether a candidate is worth its rewrite: better on the whole, and no part much worse."""
     losses = (min(before.parts[key], ENOUGH_SQNR) - score.parts[key] for key in before.parts)
-    return score.merit >= before.merit + LEAST_GAIN and max(losses, default=0.0) <= MOST_LOSS
+    return score.merit >= before.merit + least_gain and max(losses, default=0.0) <= MOST_LOSS
 
 
 def _stacked(feeds: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

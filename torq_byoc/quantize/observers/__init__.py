@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from torq_byoc.quantize.observers.entropy import entropy
+from torq_byoc.quantize.observers.headroom import headroom
 from torq_byoc.quantize.observers.minmax import minmax
 from torq_byoc.quantize.observers.moving_average import moving_average
 from torq_byoc.quantize.observers.mse import mse
@@ -22,6 +23,7 @@ CALIBRATORS: Mapping[str, Callable[[Statistics], Range]] = MappingProxyType(
         "entropy": entropy,
         "mse": mse,
         "moving-average": moving_average,
+        "headroom": headroom,
     }
 )
 """Ways to a range, by the name that users give."""

@@ -22,6 +22,7 @@ from torq_byoc.quantize.choose_ranges import AUTO, SAFE, methods_to_choose_from
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.evaluation.rerun import Rerun
 from torq_byoc.quantize.judge import Judge
+from torq_byoc.quantize.macs import layer_macs
 from torq_byoc.quantize.planning.moves import Prices, all_weighted, float_operators, ranges_of, wider_tensors
 from torq_byoc.quantize.planning.noise import NoiseMeter, measured
 from torq_byoc.quantize.planning.price import Cost, Price
@@ -30,7 +31,7 @@ from torq_byoc.quantize.planning.reduced_plan import reduced_plan
 from torq_byoc.quantize.planning.search import Judged, Trial, cheapest
 from torq_byoc.quantize.planning.sources import rounded_weights, sources_of
 from torq_byoc.quantize.planning.target import PrecisionTarget, Reached
-from torq_byoc.quantize.precision_plan import PlannedRewrite, PrecisionPlan
+from torq_byoc.quantize.precision_plan import PlannedRewrite, PrecisionPlan, TensorPrecision
 from torq_byoc.quantize.qdq.quantizable import OPSETS, Watch, quantizable
 from torq_byoc.quantize.qdq.writer import write_plan, written
 from torq_byoc.quantize.quantization import quantization_of
@@ -115,8 +116,10 @@ def plan_precision(
         candidate, applied = search_rewrites(rewrites, model, calibration, rounded)
         if applied:
             kept = tuple(PlannedRewrite(each.name, each.places, each.strength) for each in applied)
-            changed = msgspec.structs.replace(base, rewrites=kept)
-            found.append(question.searched(question.trial(candidate, changed, methods), tell))
+            own = {name: TensorPrecision(method=each) for name, each in candidate.methods.items()}
+            changed = msgspec.structs.replace(base, rewrites=kept, tensors=own)
+            known = tuple(sorted({*methods, *candidate.methods.values()}))
+            found.append(question.searched(question.trial(candidate, changed, known), tell))
     return question.answer(question.best_of(found), narrow)
 
 
@@ -226,20 +229,4 @@ def _ranking(trial: Trial, feeds: Sequence[Feed]) -> list[Step]:
         *wider_tensors(form, sources, meter, ranges, prices),
         *float_operators(form, floats, sources, meter, prices),
     ]
-    return ranked(moves, measured(meter, sources, _macs(form.model)))
-
-
-def _macs(model: onnx.ModelProto) -> int:
-    """Multiply-accumulates of a run, roughly: an element of a layer's result for every weight of its channel."""
-    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.value_info}
-    shapes |= {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.output}
-    weights = {tensor.name: int(np.prod(tensor.dims)) for tensor in model.graph.initializer}
-    count = 0
-    for node in model.graph.node:
-        elements = int(np.prod(shapes.get(node.output[0], [0])))
-        channel = 1
-        if len(node.input) > 1 and node.input[1] in weights and node.op_type in ("Conv", "MatMul", "Gemm"):
-            dims = next(list(t.dims) for t in model.graph.initializer if t.name == node.input[1])
-            channel = int(np.prod(dims[1:])) if node.op_type == "Conv" else max(1, weights[node.input[1]] // dims[-1])
-        count += elements * channel
-    return count
+    return ranked(moves, measured(meter, sources, sum(layer_macs(form.model).values())))

@@ -1,4 +1,4 @@
-"""What the channels of a float model's tensors hold on samples: their extremes."""
+"""What the channels of a float model's tensors hold on samples: their extremes, and how these compare to the rest."""
 
 from __future__ import annotations
 
@@ -68,6 +68,9 @@ class ChannelStatistics:
     def __init__(self, model: onnx.ModelProto) -> None:
         self._found: dict[tuple[str, int], ChannelValues] = {}
         self._wanted = dict(_wanted(model))
+        self._energy: dict[str, tuple[float, int]] = {
+            value.name: (0.0, 0) for value in model.graph.input if {(value.name, 1), (value.name, -1)} & set(self._wanted)
+        }
 
     def add(self, values: Mapping[str, np.ndarray]) -> None:
         """Take in all tensors of one sample."""
@@ -76,10 +79,18 @@ class ChannelStatistics:
             if found is not None:
                 old = self._found.get((name, axis))
                 self._found[name, axis] = old.joined(found) if old else found
+        for name, (squares, count) in self._energy.items():
+            given = values[name].reshape(-1).astype(np.float64)
+            self._energy[name] = squares + float(given @ given), count + int(np.count_nonzero(given))
 
     def of(self, name: str, axis: int) -> ChannelValues | None:
         """Values along an axis (1 or the last, -1); None for tensors of integers, of one dimension, and others."""
         return self._found.get((name, axis))
+
+    def crest(self, name: str) -> float:
+        """Largest magnitude in a model's input over the root mean square of what is not zero; 0 for other tensors."""
+        squares, count = self._energy.get(name, (0.0, 0))
+        return self.span(name) / (squares / count) ** 0.5 if squares else 0.0
 
     def span(self, name: str) -> float:
         """Largest magnitude in the tensor; 0 when it is not known."""
