@@ -26,6 +26,8 @@ AUTO = "auto"
 """The calibration method that is the best of several for each tensor."""
 SAFE = "minmax"
 """The method that every choice is measured against."""
+ROOMY = "headroom"
+"""The method of tensors with codes to spare."""
 ALTERNATIVES = ("mse", "percentile")
 """Methods that a tensor may take instead, the one expected to be best first."""
 LEAST_GAIN = 0.5

@@ -10,7 +10,7 @@ import onnx
 from msgspec.structs import replace
 
 from torq_byoc.quantize import parameters, rules
-from torq_byoc.quantize.choose_ranges import SAFE
+from torq_byoc.quantize.choose_ranges import ROOMY
 from torq_byoc.quantize.planning.noise import NoiseMeter
 from torq_byoc.quantize.planning.price import Cost
 from torq_byoc.quantize.planning.sources import Source
@@ -103,7 +103,7 @@ def ranges_of(form: Quantizable, sources: Sequence[Source], meter: NoiseMeter, r
 def wider_tensors(
     form: Quantizable, sources: Sequence[Source], meter: NoiseMeter, ranges: Ranges, prices: Prices
 ) -> Iterator[Move]:
-    """16 bits for tensors; over the whole of their values, for steps are fine enough."""
+    """16 bits for tensors; over more than the whole of their values, for steps are fine enough."""
     readers: dict[str, list[str]] = {}
     for node in form.model.graph.node:
         for name in node.input:
@@ -112,10 +112,10 @@ def wider_tensors(
         present = meter.local_noise(source, meter.parameters) if source.tensors else 0.0
         if present == 0.0:
             continue
-        found = parameters.activation(ranges[SAFE][source.tensors[-1]], "int16")
+        found = parameters.activation(ranges[ROOMY][source.tensors[-1]], "int16")
         noise = meter.local_noise(source, dict.fromkeys(source.tensors, found))
         asking = [reader for name in source.tensors for reader in readers.get(name, ())]
-        entry = TensorPrecision(dtype="int16", method=SAFE)
+        entry = TensorPrecision(dtype="int16", method=ROOMY)
         yield Move(position, noise / present, prices.of_int16(asking), dict.fromkeys(source.tensors, entry))
 
 

@@ -18,7 +18,7 @@ import onnx
 
 from torq_byoc.quantize.automatic import BIAS_CORRECTION, check_rewrite_names, enabled_rewrites
 from torq_byoc.quantize.calibrate import calibrate
-from torq_byoc.quantize.choose_ranges import AUTO, SAFE, methods_to_choose_from
+from torq_byoc.quantize.choose_ranges import AUTO, ROOMY, SAFE, methods_to_choose_from
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.evaluation.rerun import Rerun
 from torq_byoc.quantize.judge import Judge
@@ -101,7 +101,8 @@ def plan_precision(
     tell = progress or (lambda _: None)
     tell("calibrate")
     question = _Question.about(model, calibration, price, target or PrecisionTarget.usual())
-    methods = methods_to_choose_from(len(question.feeds)) if method == AUTO else tuple(sorted({SAFE, method}))
+    methods = methods_to_choose_from(len(question.feeds)) if method == AUTO else (method,)
+    methods = tuple(dict.fromkeys((SAFE, ROOMY, *methods)))
     base = PrecisionPlan(method=SAFE if method == AUTO else method, correct_biases=BIAS_CORRECTION not in disabled)
     statistics = ChannelStatistics(model)
     plain = question.trial(Candidate(model), base, methods, statistics.add)

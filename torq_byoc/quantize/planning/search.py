@@ -118,15 +118,26 @@ def _best(trial: Trial, steps: Sequence[Step]) -> Sequence[Step]:
 
 
 def _without_needless(trial: Trial, steps: list[Step]) -> list[Step]:
-    """The steps without those that the target can do without: halves, quarters and so on, the least worth first."""
+    """The steps without those that the target can do without.
+
+    First what costs; then other ranges, which cut off what the samples hold little of, and unseen data perhaps more.
+    """
     if not trial.met(steps):
         return steps
-    size, tries = len(steps) // 2, MOST_DROPS
+    for costs in (True, False):
+        steps = _without_some(trial, steps, [step for step in steps if bool(step.move.cost) == costs])
+    return steps
+
+
+def _without_some(trial: Trial, steps: list[Step], some: Sequence[Step]) -> list[Step]:
+    """The steps without those of some that are not needed: halves, quarters and so on, the least worth first."""
+    size, tries = (len(some) + 1) // 2, MOST_DROPS
     while size and tries:
-        end = len(steps)
+        end = len(some)
         while end > 0 and tries:
-            rest = [*steps[: max(0, end - size)], *steps[end:]]
-            if any(step.move.cost for step in steps[max(0, end - size) : end]):
+            dropped = {id(step) for step in some[max(0, end - size) : end]}
+            rest = [step for step in steps if id(step) not in dropped]
+            if len(rest) < len(steps):
                 tries -= 1
                 steps = rest if trial.met(rest) else steps
             end -= size
