@@ -85,9 +85,9 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         """Type of a tensor's codes."""
         return self._of(tensor).dtype or self.dtype
 
-    def method_of(self, tensor: str) -> str:
-        """Calibrator of a tensor."""
-        return self._of(tensor).method or self.method
+    def method_of(self, tensor: str, usual: str | None = None) -> str:
+        """Calibrator of a tensor; ``usual`` where the plan has no word on this one."""
+        return self._of(tensor).method or usual or self.method
 
     def range_of(self, tensor: str) -> tuple[float, float] | None:
         """The range that the plan itself gives a tensor."""

@@ -65,19 +65,18 @@ def quantization_of(
         raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
     if plan is not None:
         return _planned(model, calibration, plan, progress, watch)
-    form = quantizable(model, OPSETS[precision], correct_biases, floats)
+    form = quantizable(model, OPSETS[precision], correct_biases, floats, methods)
     feeds = tuple(samples(form.model, calibration))
     choose = method == AUTO and precision == "int8"
-    own = methods or {}
     usual = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
-    known = (*usual, *sorted(set(own.values()).difference(usual)))
+    known = tuple(dict.fromkeys((*usual, *sorted(form.methods.values()))))
     writer = QdqWriter(form, PrecisionPlan(dtype=cast(Dtype, precision)))
     table = calibrate(form.model, feeds, writer.graph.to_observe(), known, progress, _watches(form, watch))
-    choice = uniform_choice(table, usual[0], own)
+    choice = uniform_choice(table, usual[0], form.methods)
     quantized = writer.write(choice.ranges)
     if choose:
         first = choice.methods
-        choice = choose_ranges(form.model, feeds, table, quantized, writer.parameters_for, own)
+        choice = choose_ranges(form.model, feeds, table, quantized, writer.parameters_for, form.methods)
         if choice.methods != first:
             quantized = QdqWriter(form, writer.graph.plan).write(choice.ranges)
     return Quantized(quantized, method, table, choice, model)
@@ -109,11 +108,12 @@ def _planned(
 ) -> Quantized:
     feeds = tuple(samples(model, calibration))
     candidate = replayed(model, feeds, plan.rewrites)
-    form = quantizable(candidate.model, OPSETS["int16"], plan.correct_biases, candidate.floats)
+    form = quantizable(candidate.model, OPSETS["int16"], plan.correct_biases, candidate.floats, candidate.methods)
     names = form.graph().to_observe(absorbed=True)
-    table = calibrate(form.model, feeds, names, plan.methods, progress, _watches(form, watch))
-    ranges = {method: table.ranges(method) for method in plan.methods}
-    methods = {name: plan.method_of(name) for name in names if plan.range_of(name) is None}
+    known = tuple(dict.fromkeys((*plan.methods, *sorted(form.methods.values()))))
+    table = calibrate(form.model, feeds, names, known, progress, _watches(form, watch))
+    ranges = {method: table.ranges(method) for method in known}
+    methods = {name: plan.method_of(name, form.methods.get(name)) for name in names if plan.range_of(name) is None}
     taken = {name: ranges[method][name] for name, method in methods.items()}
     choice = RangeChoice(taken, methods, 0.0)
     return Quantized(write_plan(form, ranges, plan), plan.method, table, choice, candidate.model)

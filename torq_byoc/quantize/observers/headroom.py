@@ -10,8 +10,8 @@ from __future__ import annotations
 from torq_byoc.quantize.observers.statistics import Range, Statistics
 
 ROOM = 2.0
-"""Factor by which values may be larger than any seen: one bit.  Of values that exceed x as seldom as 1 / x^2.5, twice
-as many values as were seen will exceed it in one of three cases."""
+"""Factor by which values may be larger than any seen: one bit.  Where magnitudes beyond x are as rare as 1 / x^2.5, as
+many values again as were seen go beyond in one case of seven."""
 
 
 def headroom(seen: Statistics) -> Range:

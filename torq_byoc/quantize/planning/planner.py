@@ -31,7 +31,7 @@ from torq_byoc.quantize.planning.reduced_plan import reduced_plan
 from torq_byoc.quantize.planning.search import Judged, Trial, cheapest
 from torq_byoc.quantize.planning.sources import rounded_weights, sources_of
 from torq_byoc.quantize.planning.target import PrecisionTarget, Reached
-from torq_byoc.quantize.precision_plan import PlannedRewrite, PrecisionPlan, TensorPrecision
+from torq_byoc.quantize.precision_plan import PlannedRewrite, PrecisionPlan
 from torq_byoc.quantize.qdq.quantizable import OPSETS, Watch, quantizable
 from torq_byoc.quantize.qdq.writer import write_plan, written
 from torq_byoc.quantize.quantization import quantization_of
@@ -117,10 +117,8 @@ def plan_precision(
         candidate, applied = search_rewrites(rewrites, model, calibration, rounded)
         if applied:
             kept = tuple(PlannedRewrite(each.name, each.places, each.strength) for each in applied)
-            own = {name: TensorPrecision(method=each) for name, each in candidate.methods.items()}
-            changed = msgspec.structs.replace(base, rewrites=kept, tensors=own)
-            known = tuple(sorted({*methods, *candidate.methods.values()}))
-            found.append(question.searched(question.trial(candidate, changed, known), tell))
+            changed = msgspec.structs.replace(base, rewrites=kept)
+            found.append(question.searched(question.trial(candidate, changed, methods), tell))
     return question.answer(question.best_of(found), narrow)
 
 
@@ -173,10 +171,11 @@ class _Question:
         self, candidate: Candidate, base: PrecisionPlan, methods: Sequence[str], watch: Watch | None = None
     ) -> Trial:
         """Ready to judge the plans of one form of the model, calibrated while somebody watches."""
-        form = quantizable(candidate.model, OPSETS["int16"], base.correct_biases, candidate.floats)
+        form = quantizable(candidate.model, OPSETS["int16"], base.correct_biases, candidate.floats, candidate.methods)
         watches = (*form.watches, *((watch,) if watch else ()))
-        table = calibrate(form.model, self.feeds, form.graph().to_observe(absorbed=True), methods, None, watches)
-        ranges = {method: table.ranges(method) for method in methods}
+        known = tuple(dict.fromkeys((*methods, *sorted(candidate.methods.values()))))
+        table = calibrate(form.model, self.feeds, form.graph().to_observe(absorbed=True), known, None, watches)
+        ranges = {method: table.ranges(method) for method in known}
         return Trial(form, ranges, base, self.judge, self.target, self.price)
 
     def searched(self, trial: Trial, tell: Callable[[str], None]) -> Judged:

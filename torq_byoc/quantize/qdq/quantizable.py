@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -31,12 +31,14 @@ class Quantizable:
         stored: weights that came as integers.
         means: of what layers with weights read, where biases are to be corrected; filled by calibration.
         floats: names of operators that stay float, whatever a plan says.
+        methods: calibrators of tensors that have one of their own, unless a plan gives them another.
     """
 
     model: onnx.ModelProto
     stored: Mapping[str, StoredWeights]
     means: InputMeans | None = None
     floats: frozenset[str] = frozenset()
+    methods: Mapping[str, str] = field(default_factory=dict)
 
     def graph(self, plan: PrecisionPlan | None = None) -> IntegerGraph:
         """What is known of the model under a plan."""
@@ -49,7 +51,11 @@ class Quantizable:
 
 
 def quantizable(
-    model: onnx.ModelProto, opset: int, correct_biases: bool = True, floats: Iterable[str] = ()
+    model: onnx.ModelProto,
+    opset: int,
+    correct_biases: bool = True,
+    floats: Iterable[str] = (),
+    methods: Mapping[str, str] | None = None,
 ) -> Quantizable:
     """A prepared model with floats for weights and an opset of at least ``opset``.
 
@@ -58,13 +64,14 @@ def quantizable(
         opset: least version of the standard operators.
         correct_biases: see ``bias_correction``.
         floats: names of operators that stay float.
+        methods: calibrators of tensors that have one of their own.
 
     Raises:
         QuantizationError: the opset cannot be raised.
     """
     ready = _with_opset(float_weights(model), opset)
     means = InputMeans(ready) if correct_biases else None
-    return Quantizable(ready, stored_weights(model), means, frozenset(floats))
+    return Quantizable(ready, stored_weights(model), means, frozenset(floats), methods or {})
 
 
 def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:

@@ -48,7 +48,7 @@ def written(
 
     def range_of(name: str) -> Range:
         fixed = plan.range_of(name)
-        return ranges[plan.method_of(name)][name] if fixed is None else Range(*fixed)
+        return ranges[plan.method_of(name, form.methods.get(name))][name] if fixed is None else Range(*fixed)
 
     result = writer.write({name: range_of(name) for name in writer.graph.to_observe()})
     return result, writer.quantized

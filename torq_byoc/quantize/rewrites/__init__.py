@@ -12,7 +12,8 @@ from torq_byoc.quantize.rewrites.scale_outputs import scale_outputs
 from torq_byoc.quantize.rewrites.split_outliers import split_outliers
 
 REWRITES: tuple[Rewrite, ...] = tuple(
-    Rewrite(function.__name__, function) for function in (concat_in_float, split_outliers, equalize_channels, scale_outputs)
+    Rewrite(function.__name__, function)
+    for function in (concat_in_float, split_outliers, equalize_channels, scale_outputs)
 )
 
 __all__ = ["REWRITES", "Candidate", "Proposal", "Rewrite", "anywhere"]

@@ -68,9 +68,8 @@ class ChannelStatistics:
     def __init__(self, model: onnx.ModelProto) -> None:
         self._found: dict[tuple[str, int], ChannelValues] = {}
         self._wanted = dict(_wanted(model))
-        self._energy: dict[str, tuple[float, int]] = {
-            value.name: (0.0, 0) for value in model.graph.input if {(value.name, 1), (value.name, -1)} & set(self._wanted)
-        }
+        read = {name for name, _ in self._wanted}
+        self._energy = {value.name: (0.0, 0) for value in model.graph.input if value.name in read}
 
     def add(self, values: Mapping[str, np.ndarray]) -> None:
         """Take in all tensors of one sample."""

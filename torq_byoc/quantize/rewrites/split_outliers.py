@@ -21,28 +21,27 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
 
 from torq_byoc.frontend.graph import attribute
 from torq_byoc.frontend.passes.editor import GraphEditor
 from torq_byoc.quantize import rules
+from torq_byoc.quantize.choose_ranges import ROOMY
 from torq_byoc.quantize.macs import layer_macs
+from torq_byoc.quantize.observers.headroom import ROOM
 from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
 from torq_byoc.quantize.rewrites.channel_scaling import copy_of
 from torq_byoc.quantize.rewrites.channel_statistics import CHANNEL_AXES, ChannelStatistics
+from torq_byoc.quantize.rewrites.input_split import InputSplit
 
 LEAST_CREST = 24.0
 """Largest value over the usual size from which on an input has outliers: 8 bits then keep 25 dB of it, where they keep
 40 of normally distributed values."""
 BITS = (3, 4)
 """By how many bits the usual values are smaller than the largest, from the mildest to the strongest."""
-HEADROOM = 2.0
-"""Values of a channel may grow by this factor, on unseen data, before they are cut off for want of a second part."""
 LEAST_GAIN = 3.0
 """Decibels of merit for which the layers' time is spent."""
 MOST_ADDED = 0.5
 """Multiply-accumulates that may be added, over those of the model."""
-_ROOMY = "headroom"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +69,10 @@ class _Place:
         return float(np.float32(self.peak.max() / 2**bits))
 
     def chosen(self, bits: int) -> np.ndarray:
-        """Indices of the channels with a second part."""
+        """Indices of the channels with a second part: those that may leave the usual values, unseen data included."""
         if not self.ungrouped:
             return np.arange(self.peak.size)
-        return np.flatnonzero(self.peak * HEADROOM > self.bound(bits))
+        return np.flatnonzero(self.peak * ROOM > self.bound(bits))
 
     def added(self, bits: int, macs: dict[str, int]) -> float:
         """Multiply-accumulates that the second part takes."""
@@ -99,12 +98,12 @@ def split_outliers(
 
 
 def _proposal(candidate: Candidate, places: Sequence[_Place], bits: int, added: float) -> Proposal:
-    split = _Split(copy_of(candidate.model))
+    split = InputSplit(copy_of(candidate.model))
     for place in places:
-        split.apply(place, bits)
+        split.apply(place.name, place.axis, place.layers, place.bound(bits), place.chosen(bits))
     crest = max(place.crest for place in places)
     return Proposal(
-        candidate.rewritten(split.finished(), split.floats, dict.fromkeys(split.sparse, _ROOMY)),
+        candidate.rewritten(split.finished(), split.floats, dict.fromkeys(split.sparse, ROOMY)),
         tuple(dict.fromkeys(name for place in places for name in place.layers)),
         f"values of an input are up to {crest:.0f} times its usual size; computing with these apart takes {added:.0%}"
         " more multiply-accumulates",
@@ -143,97 +142,3 @@ def _reads_with_weights(node: onnx.NodeProto, name: str, editor: GraphEditor) ->
         return False
     weights = editor.array(node.input[1])
     return weights is not None and weights.dtype == np.float32 and weights.ndim > 1 and not attribute(node, "transA", 0)
-
-
-class _Split:
-    """Splits inputs of one model, which is changed.
-
-    Attributes:
-        floats: names of the nodes that the CPU computes.
-        sparse: names of the tensors that hold what outliers make.
-    """
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._editor = GraphEditor(model)
-        self._nodes = {node.name: node for node in model.graph.node}
-        self._first: list[onnx.NodeProto] = []
-        self._behind: dict[str, list[onnx.NodeProto]] = {}
-        self.floats: list[str] = []
-        self.sparse: list[str] = []
-
-    def apply(self, place: _Place, bits: int) -> None:
-        """Split one input for the layers that read it."""
-        editor, name = self._editor, place.name
-        bound, shape = place.bound(bits), editor.static_shape(name)
-        ends = [editor.add_constant(np.float32(end), f"{name}_{what}") for what, end in (("low", -bound), ("high", bound))]
-        usual = self._on_cpu("Clip", [name, *ends], f"{name}_usual", shape)
-        outliers = self._on_cpu("Sub", [name, usual], f"{name}_outliers", shape)
-        chosen = place.chosen(bits)
-        if chosen.size < place.peak.size:
-            axis = place.axis % len(shape)
-            indices = editor.add_constant(chosen.astype(np.int64), f"{name}_channels")
-            fewer = [chosen.size if i == axis else extent for i, extent in enumerate(shape)]
-            outliers = self._on_cpu("Gather", [outliers, indices], f"{name}_chosen", fewer, axis=axis)
-        self.sparse.append(outliers)
-        for layer in place.layers:
-            self._compute_twice(self._nodes[layer], usual, outliers, chosen)
-
-    def finished(self) -> onnx.ModelProto:
-        """The model with its new nodes in place."""
-        graph = self._editor.graph
-        ordered = [*self._first]
-        for node in graph.node:
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node)
-            ordered += [copy, *self._behind.get(node.name, [])]
-        del graph.node[:]
-        graph.node.extend(ordered)
-        return self._editor.model
-
-    def _on_cpu(self, op_type: str, inputs: list[str], output: str, shape: Sequence[int], **attributes: int) -> str:
-        result = self._new_tensor(output, shape)
-        node = helper.make_node(op_type, inputs, [result], self._editor.fresh_name(f"{result}_made"), **attributes)
-        self._first.append(node)
-        self.floats.append(node.name)
-        return result
-
-    def _new_tensor(self, base: str, shape: Sequence[int]) -> str:
-        name = self._editor.fresh_name(base)
-        self._editor.graph.value_info.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
-        return name
-
-    def _compute_twice(self, layer: onnx.NodeProto, usual: str, outliers: str, chosen: np.ndarray) -> None:
-        """Let a layer read the usual values, a copy of it the outliers, and add up behind its bias."""
-        editor = self._editor
-        layer.input[0] = usual
-        last = self._with_bias(layer)
-        result, shape = last.output[0], editor.static_shape(layer.output[0])
-        last.output[0] = self._new_tensor(f"{result}_of_usual", shape)
-        copy = onnx.NodeProto()
-        copy.CopyFrom(layer)
-        copy.name = editor.fresh_name(f"{layer.name}_outliers")
-        copy.output[0] = self._new_tensor(f"{result}_of_outliers", shape)
-        del copy.input[:]
-        copy.input.extend([outliers, self._weights_of(layer, chosen)])
-        total = helper.make_node(
-            "Add", [last.output[0], copy.output[0]], [result], editor.fresh_name(f"{layer.name}_total")
-        )
-        self.sparse.append(copy.output[0])
-        self._behind[last.name] = [copy, total]
-
-    def _with_bias(self, layer: onnx.NodeProto) -> onnx.NodeProto:
-        """The layer, or the addition of its bias where this is a node of its own."""
-        reader = self._editor.sole_reader(layer.output[0])
-        if layer.op_type != "MatMul" or reader is None or reader.op_type != "Add":
-            return layer
-        others = [name for name in reader.input if name != layer.output[0]]
-        return reader if len(others) == 1 and self._editor.array(others[0]) is not None else layer
-
-    def _weights_of(self, layer: onnx.NodeProto, chosen: np.ndarray) -> str:
-        """The layer's weights for some channels of its input."""
-        weights = self._editor.array(layer.input[1])
-        assert weights is not None
-        axis = 1 if layer.op_type == "Conv" else 0 if layer.op_type != "MatMul" else weights.ndim - 2
-        if chosen.size >= weights.shape[axis]:
-            return layer.input[1]
-        return self._editor.add_constant(np.take(weights, chosen, axis), f"{layer.input[1]}_chosen")
