@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torq_byoc
+from benchmarks.accuracy import sets
 from benchmarks.accuracy.sets import dead_channels, detector_head, outlier_block
 from tests.end_to_end.harness import compile_and_compare
 from tests.end_to_end.random_graphs import seeded_graph
@@ -85,6 +86,7 @@ def test_a_plan_with_rewrites_gives_its_program_again(builder, sqnr, tmp_path):
         (detector_head, PlannedRewrite("concat_in_float", ("Concat_t11",))),
         (dead_channels, PlannedRewrite("scale_outputs", ("Conv_t0",))),
         (outlier_block, PlannedRewrite("equalize_channels", ("LayerNormalization_t0",), 0.5)),
+        (sets.heavy_tail, PlannedRewrite("split_outliers", ("Conv_t0",), 0.75)),
     ],
 )
 def test_programs_of_plans_with_rewrites_equal_their_references(builder, rewrite):

@@ -49,6 +49,7 @@ def test_an_ordinary_network_is_quantized_once() -> None:
         (sets.detector_head, "concat_in_float", "Concat"),
         (sets.dead_channels, "scale_outputs", "Conv"),
         (sets.outlier_block, "equalize_channels", "LayerNormalization"),
+        (sets.heavy_tail, "split_outliers", "Conv"),
     ],
 )
 def test_what_helps_is_kept_and_said(builder, name: str, node: str) -> None:  # noqa: ANN001

@@ -46,6 +46,19 @@ def test_a_quantized_model_scores_what_its_steps_say() -> None:
     assert score.sqnr == pytest.approx(10 * np.log10((1 / 3) / noise), abs=0.3)
 
 
+def test_one_sample_out_of_range_decides_the_whole_but_not_what_is_typical() -> None:
+    """Steps of 1 / 255 on values uniform in 0 .. 1 leave 54 dB of three samples; nine tenths of the fourth are cut."""
+    text = """<ir_version: 8, opset_import: ["" : 13]> g (float[1, 1000] x) => (float[1, 1000] y) { y = Relu(x) }"""
+    model = prepare(onnx.parser.parse_model(text))
+    x = np.linspace(0, 1, 1000, dtype=np.float32).reshape(1, 1000)
+    judge = Judge(model, [{"x": x}, {"x": 10 * x}, {"x": x}, {"x": x}])
+    quantized = quantize_model(model, {"x": x})
+    usual = 10 * np.log10((1 / 3) / ((1 / 255) ** 2 / 12))
+    assert judge.of(quantized).sqnr < 3.0
+    typical = judge.typical(quantized)
+    assert typical.sqnr == pytest.approx(usual, abs=0.3) and typical.cosine > 0.99999
+
+
 @pytest.mark.parametrize(
     ("reference", "found", "decibels"),
     [([3.0, 4.0], [3.0, 4.5], 20.0), ([0.0, 0.0], [0.0, 1.0], -MOST_SQNR), ([1.0], [np.nan], -MOST_SQNR)],

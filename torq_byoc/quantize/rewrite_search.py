@@ -82,9 +82,8 @@ class _Search:
         for proposal in rewrite.propose(self.best, self._best.statistics, anywhere):
             trial = self._tried(proposal.candidate)
             before = self._best.score
-            if not _is_better(trial.score, before, proposal.least_gain) or (
-                kept and trial.score.merit <= kept.score.merit
-            ):
+            helps = _is_better(trial.score, before, proposal.least_gain)
+            if not helps or (kept and trial.score.merit <= kept.score.merit):
                 break
             kept = trial
             applied = AppliedRewrite(

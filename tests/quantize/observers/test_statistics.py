@@ -21,7 +21,7 @@ def test_nothing_and_nothing_but_zeros_are_an_empty_range(method: str, values: l
     assert CALIBRATORS[method](seen(np.array(values))) == Range(0.0, 0.0)
 
 
-@pytest.mark.parametrize("method", sorted(CALIBRATORS))
+@pytest.mark.parametrize("method", sorted(CALIBRATORS.keys() - {"headroom"}))
 @pytest.mark.parametrize("values", [[2.5], [-2.5], [2.5, 2.5, 0.0], [-1.0, 4.0]])
 def test_few_values_are_spanned(method: str, values: list[float]) -> None:
     found = CALIBRATORS[method](seen(np.array(values)))

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 from onnx import TensorProto
 
-from benchmarks.accuracy.sets import outlier_block
+from benchmarks.accuracy import sets
+from tests.quantize.models import scales_of
 from tests.quantize.planning.models import heavy_tail, joined, residual_mismatch
 from torq_byoc.errors import AccuracyError, QuantizationError
 from torq_byoc.frontend import prepare
@@ -59,6 +60,19 @@ def test_one_wide_tensor_cures_a_heavy_tail():
     planned = plan_precision(model, data, price, PrecisionTarget(sqnr=minmax + 8))
     assert planned.met and len(wide(planned.plan)) <= 1
     assert judge.of(quantize_model(model, data, plan=planned.plan)).sqnr >= minmax + 8
+
+
+def test_whole_ranges_stay_where_the_target_allows_and_16_bits_have_room_for_more():
+    """Narrower ranges lessen the error on the samples; they cut off what unseen data may have more of."""
+    stress = sets.heavy_tail(5)
+    model, data = prepare(stress.model), stress.data(16, 2)
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=26.0))
+    assert planned.met and planned.plan.tensors == {"x": TensorPrecision(dtype="int16", method="headroom")}
+    quantized = quantize_model(model, data, plan=planned.plan)
+    assert scales_of(quantized)["x"] == pytest.approx(2 * np.abs(data["x"]).max() / 32767)
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=32.0))
+    assert planned.met and wide(planned.plan) == {"x"}
+    assert {"t1", "y"} & {name for name, entry in planned.plan.tensors.items() if entry.method == "percentile"}
 
 
 def test_nothing_is_done_where_8_bits_suffice():
@@ -127,7 +141,7 @@ def test_all_numbers_of_a_target_count():
 
 
 def test_rewrites_are_planned_for_kept_in_the_plan_and_can_be_left_out():
-    stress = outlier_block(0)
+    stress = sets.outlier_block(0)
     model, data = prepare(stress.model), stress.data(16, 1)
     target = PrecisionTarget(sqnr=30.0)
     planned = plan_precision(model, data, price, target)
@@ -151,3 +165,23 @@ def test_disabled_bias_correction_stays_so_in_the_plan():
     assert judged_plan(model, data, PrecisionPlan.loads(planned.plan.dumps()), price).reached == planned.reached
     with pytest.raises(QuantizationError, match="there is no rewrite 'biases'"):
         plan_precision(model, data, price, disabled=["biases"])
+
+
+def test_a_split_input_is_planned_for_and_its_outliers_have_room():
+    """Where 16 bits are dear the input in two parts of 8 bits is the cheaper plan; the plan need not name the parts."""
+    stress = sets.heavy_tail(0)
+    model, data = prepare(stress.model), stress.data(16, 1)
+
+    def dear(quantized: onnx.ModelProto) -> Mapping[str, Cost]:
+        return {name: Cost(cost.cycles**2, cost.bytes) for name, cost in price(quantized).items()}
+
+    target = PrecisionTarget(sqnr=22.0)
+    planned = plan_precision(model, data, dear, target)
+    (rewrite,) = planned.plan.rewrites
+    assert planned.met and rewrite.name == "split_outliers" and planned.plan.tensors == {}
+    again = judged_plan(model, data, PrecisionPlan.loads(planned.plan.dumps()), dear, target)
+    assert (again.reached, again.cost) == (planned.reached, planned.cost)
+    scales = scales_of(quantize_model(model, data, plan=planned.plan))
+    outliers = data["x"] - data["x"].clip(-scales["x_usual"] * 127, scales["x_usual"] * 127)
+    assert scales["x_outliers"] == pytest.approx(2 * (outliers.max() - outliers.min()) / 255, rel=0.02)
+    assert not judged_plan(model, data, planned.plan, dear, target, disabled=["split_outliers"]).met

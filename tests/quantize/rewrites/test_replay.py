@@ -15,6 +15,7 @@ from torq_byoc.quantize.automatic import quantize
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.evaluation.evaluator import Evaluator
 from torq_byoc.quantize.precision_plan import PlannedRewrite, PrecisionPlan
+from torq_byoc.quantize.quantization import quantization_of
 from torq_byoc.quantize.rewrites.replay import replayed
 
 
@@ -23,15 +24,16 @@ def prepared(builder) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:  # noqa:
     return prepare(stress.model), stress.data(16, 1)
 
 
-@pytest.mark.parametrize("builder", [sets.detector_head, sets.dead_channels, sets.outlier_block])
+@pytest.mark.parametrize("builder", [sets.detector_head, sets.dead_channels, sets.outlier_block, sets.heavy_tail])
 def test_what_a_search_found_comes_again_from_its_name_and_places(builder) -> None:  # noqa: ANN001
     model, data = prepared(builder)
     found = quantize(model, data, method="minmax")
     entries = [PlannedRewrite(each.name, each.places, each.strength) for each in found.rewrites]
     candidate = replayed(model, tuple(samples(model, data)), entries)
     assert entries and candidate.model.SerializeToString() == found.exact.SerializeToString()
-    again = quantize_model(candidate.model, data, method="minmax", floats=candidate.floats)
-    assert again.SerializeToString() == found.model.SerializeToString()
+    choices = {"floats": candidate.floats, "methods": candidate.methods}
+    again = quantization_of(candidate.model, data, method="minmax", **choices)
+    assert again.model.SerializeToString() == found.model.SerializeToString()
 
 
 def test_a_plan_rewrites_before_it_quantizes() -> None:
