@@ -120,11 +120,12 @@ def _best(trial: Trial, steps: Sequence[Step]) -> Sequence[Step]:
 def _without_needless(trial: Trial, steps: list[Step]) -> list[Step]:
     """The steps without those that the target can do without.
 
-    First what costs; then other ranges, which cut off what the samples hold little of, and unseen data perhaps more.
+    First what costs; then other ranges, which cut off what the samples hold little of, and unseen data perhaps more;
+    then what costs once more, for it may have been there to make up for these ranges.
     """
     if not trial.met(steps):
         return steps
-    for costs in (True, False):
+    for costs in (True, False, True):
         steps = _without_some(trial, steps, [step for step in steps if bool(step.move.cost) == costs])
     return steps
 
