@@ -76,7 +76,7 @@ def test_whole_ranges_stay_where_the_target_allows_and_16_bits_have_room_for_mor
 
 
 def test_what_made_up_for_narrower_ranges_goes_with_them():
-    """With these a second tensor needs 16 bits, for they cut off values of some samples; with whole ranges one will do."""
+    """They cut off values of some samples, so that a second tensor needs 16 bits; with whole ranges one will do."""
     stress = sets.heavy_tail(13)
     model, data = prepare(stress.model), stress.data(16, 1013)
     planned = plan_precision(model, data, price, PrecisionTarget(sqnr=26.0))
