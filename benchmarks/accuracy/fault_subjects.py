@@ -14,8 +14,8 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 
 import torq_byoc
-from torq_byoc.accuracy.host_steps import HostSteps
-from torq_byoc.accuracy.intent import Intent, layer_name
+from torq_byoc.accuracy.programs.host_steps import HostSteps
+from torq_byoc.accuracy.programs.intent import Intent, layer_name
 from torq_byoc.accuracy.stages import Stages, stages_of
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import TorqError

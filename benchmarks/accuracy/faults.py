@@ -30,11 +30,11 @@ from benchmarks.accuracy.graph_faults import GRAPH
 from benchmarks.accuracy.host_faults import HOST
 from benchmarks.accuracy.model_faults import IMPORT, QUANTIZATION
 from benchmarks.accuracy.program_faults import CODE_GENERATION, TILING
-from torq_byoc.accuracy.attribution import layer_deviations
+from torq_byoc.accuracy.causes.attribution import layer_deviations
 from torq_byoc.accuracy.deviation import Deviation, Stage
-from torq_byoc.accuracy.import_check import ImportCheck
-from torq_byoc.accuracy.layer_check import LayerCheck
-from torq_byoc.accuracy.program_check import ProgramCheck
+from torq_byoc.accuracy.layers.import_check import ImportCheck
+from torq_byoc.accuracy.layers.layer_check import LayerCheck
+from torq_byoc.accuracy.programs.program_check import ProgramCheck
 from torq_byoc.accuracy.references.float_reference import OnnxRuntime
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.errors import TorqError

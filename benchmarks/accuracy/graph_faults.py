@@ -11,7 +11,7 @@ from benchmarks.accuracy.fault import Fault
 from benchmarks.accuracy.fault_subjects import Subject
 from benchmarks.accuracy.program_editor import permuted, with_partition
 from torq_byoc.accuracy.deviation import Stage
-from torq_byoc.accuracy.intent import layer_name
+from torq_byoc.accuracy.programs.intent import layer_name
 from torq_byoc.compilation.programs import compile_graph
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
 

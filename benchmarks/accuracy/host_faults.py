@@ -13,7 +13,7 @@ from benchmarks.accuracy.fault import Fault
 from benchmarks.accuracy.fault_subjects import Subject
 from benchmarks.accuracy.program_editor import with_program
 from torq_byoc.accuracy.deviation import Stage
-from torq_byoc.accuracy.intent import layer_name
+from torq_byoc.accuracy.programs.intent import layer_name
 from torq_byoc.npu_model.container import pack_container, unpack_container
 from torq_byoc.npu_model.dtypes import DType
 

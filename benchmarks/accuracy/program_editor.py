@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec.structs
 import numpy as np
 
-from torq_byoc.accuracy.intent import Intent
+from torq_byoc.accuracy.programs.intent import Intent
 from torq_byoc.accuracy.stages import Stages
 from torq_byoc.codegen.hl import Load, SliceRun
 from torq_byoc.compiled_model import Partition, program_reference

@@ -12,7 +12,7 @@ from benchmarks.accuracy.fault import Fault
 from benchmarks.accuracy.fault_subjects import Subject
 from benchmarks.accuracy.program_editor import ProgramEditor, permuted, with_program
 from torq_byoc.accuracy.deviation import Stage
-from torq_byoc.accuracy.intent import Intent, layer_name
+from torq_byoc.accuracy.programs.intent import Intent, layer_name
 from torq_byoc.codegen.hl import Load, SliceRun, Store
 from torq_byoc.kernels.graph import Node
 from torq_byoc.kernels.kernel import PackedConstant, kernel_for

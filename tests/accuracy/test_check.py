@@ -12,13 +12,13 @@ from onnx import helper, numpy_helper
 
 from tests.accuracy.models import chain, data, detector, graph, stages
 from torq_byoc.accuracy import session
+from torq_byoc.accuracy.causes.what_if import without_quantization
 from torq_byoc.accuracy.check import check
 from torq_byoc.accuracy.deviation import Stage
-from torq_byoc.accuracy.layers import layers_of
+from torq_byoc.accuracy.layers.layers import layers_of
 from torq_byoc.accuracy.references.float_reference import EVALUATOR, ONNXRUNTIME
 from torq_byoc.accuracy.stages import Stages, stages_of
-from torq_byoc.accuracy.thresholds import Thresholds, thresholds_of
-from torq_byoc.accuracy.what_if import without_quantization
+from torq_byoc.accuracy.verdict.thresholds import Thresholds, thresholds_of
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import AccuracyError, CalibrationError
 from torq_byoc.kernels.graph import OpGraph

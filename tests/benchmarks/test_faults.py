@@ -12,7 +12,7 @@ from benchmarks.accuracy.fault_subjects import Subject, outputs_of, subjects
 from benchmarks.accuracy.faults import run
 from benchmarks.accuracy.host_faults import HOST
 from benchmarks.accuracy.program_faults import CODE_GENERATION, TILING
-from torq_byoc.accuracy.program_check import ProgramCheck
+from torq_byoc.accuracy.programs.program_check import ProgramCheck
 
 SUBJECTS = ("residual int8 little", "fallback int8 little")
 _DRAWS = 300

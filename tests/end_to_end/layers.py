@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto
 
 from tests.relay_patterns.infra import onnxruntime_outputs
-from torq_byoc.accuracy.layered import FED, on_given_inputs
+from torq_byoc.accuracy.layers.layered import FED, on_given_inputs
 from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize.evaluation.distance import cosine

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 
 from torq_byoc.accuracy.check import LAYER_SAMPLES, CheckResult, check
-from torq_byoc.accuracy.container_numbers import require_same_numbers
-from torq_byoc.accuracy.containers import options_of_container, require_same_model
-from torq_byoc.accuracy.float_model import with_float_model
+from torq_byoc.accuracy.layers.float_model import with_float_model
+from torq_byoc.accuracy.programs.container_numbers import require_same_numbers
+from torq_byoc.accuracy.programs.containers import options_of_container, require_same_model
 from torq_byoc.accuracy.stages import Stages, stages_of
-from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
+from torq_byoc.accuracy.verdict.thresholds import Thresholds, load_thresholds
 from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.tuning_records import RecordDatabase
 from torq_byoc.compiled_model import load

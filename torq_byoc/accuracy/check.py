@@ -9,21 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
-from torq_byoc.accuracy.cause import cause_of
+from torq_byoc.accuracy.causes.cause import cause_of
+from torq_byoc.accuracy.causes.evidence import Cause, Evidence
 from torq_byoc.accuracy.deviation import Deviation
 from torq_byoc.accuracy.evaluation_data import EvaluationData
-from torq_byoc.accuracy.evidence import Cause, Evidence
-from torq_byoc.accuracy.labels import LabelScores
-from torq_byoc.accuracy.layer_check import LayerRow
+from torq_byoc.accuracy.layers.layer_check import LayerRow
 from torq_byoc.accuracy.lint import RULES, LintFinding, Subject, lint
 from torq_byoc.accuracy.lint.rules.calibration_match import outside_calibration
-from torq_byoc.accuracy.output_check import OutputRow, stacked
 from torq_byoc.accuracy.scope import Scope, scope_of
 from torq_byoc.accuracy.session import Session
 from torq_byoc.accuracy.stages import Stages
-from torq_byoc.accuracy.target_verdict import target_misses
-from torq_byoc.accuracy.thresholds import Thresholds
-from torq_byoc.accuracy.verdict import Miss, misses
+from torq_byoc.accuracy.verdict.labels import LabelScores
+from torq_byoc.accuracy.verdict.output_check import OutputRow, stacked
+from torq_byoc.accuracy.verdict.target_verdict import target_misses
+from torq_byoc.accuracy.verdict.thresholds import Thresholds
+from torq_byoc.accuracy.verdict.verdict import Miss, misses
 from torq_byoc.errors import AccuracyError
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.user_metric import Metric, evaluate_metric

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from torq_byoc.accuracy.check import CheckResult
-from torq_byoc.accuracy.layer_check import LayerRow, PartRow
-from torq_byoc.accuracy.metrics import Figures
-from torq_byoc.accuracy.output_check import OutputRow
+from torq_byoc.accuracy.layers.layer_check import LayerRow, PartRow
+from torq_byoc.accuracy.verdict.metrics import Figures
+from torq_byoc.accuracy.verdict.output_check import OutputRow
 
 
 def result_data(result: CheckResult) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torq_byoc.accuracy.float_model import OPTION
+from torq_byoc.accuracy.layers.float_model import OPTION
 from torq_byoc.accuracy.stages import Stages
 
 

@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx
 
-from torq_byoc.accuracy.attribution import layer_deviations
+from torq_byoc.accuracy.causes.attribution import layer_deviations
 from torq_byoc.accuracy.deviation import Deviation, Stage
 from torq_byoc.accuracy.evaluation_data import EvaluationData
-from torq_byoc.accuracy.import_check import ImportCheck
-from torq_byoc.accuracy.labels import LabelCheck
-from torq_byoc.accuracy.layer_check import LayerCheck
-from torq_byoc.accuracy.output_check import OutputCheck
-from torq_byoc.accuracy.program_check import ProgramCheck
+from torq_byoc.accuracy.layers.import_check import ImportCheck
+from torq_byoc.accuracy.layers.layer_check import LayerCheck
+from torq_byoc.accuracy.programs.program_check import ProgramCheck
 from torq_byoc.accuracy.references.float_reference import (
     EVALUATOR,
     FloatReference,
@@ -22,6 +20,8 @@ from torq_byoc.accuracy.references.float_reference import (
     PythonReference,
 )
 from torq_byoc.accuracy.stages import FloatModel, Stages
+from torq_byoc.accuracy.verdict.labels import LabelCheck
+from torq_byoc.accuracy.verdict.output_check import OutputCheck
 from torq_byoc.errors import VerificationError
 from torq_byoc.quantize.evaluation.distance import sqnr
 from torq_byoc.quantize.evaluation.evaluator import Arrays

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import onnx
 
-from torq_byoc.accuracy.intent import Intent, intent_of
+from torq_byoc.accuracy.programs.intent import Intent, intent_of
 from torq_byoc.codegen.passes import NAMES
 from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options

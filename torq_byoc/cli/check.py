@@ -59,9 +59,9 @@ def command(
     """
     from torq_byoc.accuracy.api import stages_for_check
     from torq_byoc.accuracy.check import check
-    from torq_byoc.accuracy.float_model import with_float_model
+    from torq_byoc.accuracy.layers.float_model import with_float_model
     from torq_byoc.accuracy.result_json import result_data
-    from torq_byoc.accuracy.thresholds import Thresholds, load_thresholds
+    from torq_byoc.accuracy.verdict.thresholds import Thresholds, load_thresholds
     from torq_byoc.frontend import load_model
     from torq_byoc.quantize.user_metric import load_metric
     from torq_byoc.report.accuracy_tables import print_check
@@ -117,7 +117,7 @@ def _cut(
     """Cut the first layer out that is wrong by itself; what JSON says of it."""
     from itertools import islice
 
-    from torq_byoc.accuracy.cutter_files import bisect, contents
+    from torq_byoc.accuracy.cutter.files import bisect, contents
     from torq_byoc.accuracy.evaluation_data import EvaluationData
 
     step("cutting the failing layer out")

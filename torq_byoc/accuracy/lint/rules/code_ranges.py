@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
-from torq_byoc.accuracy.codes import Codes, codes_of
+from torq_byoc.accuracy.layers.codes import Codes, codes_of
 from torq_byoc.accuracy.lint.finding import LintFinding, Severity
 from torq_byoc.accuracy.lint.subject import Subject
 from torq_byoc.frontend.graph import constant_tensors, producers

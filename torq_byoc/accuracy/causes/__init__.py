@@ -1,0 +1,1 @@
+"""Which layer and stage is to blame for what a model lacks, with the proof and the cure."""

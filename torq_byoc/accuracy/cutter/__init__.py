@@ -1,0 +1,1 @@
+"""From a failing model to the smallest one that still fails."""

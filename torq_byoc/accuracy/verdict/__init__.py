@@ -1,0 +1,1 @@
+"""What a model must reach to be shipped, and whether it does."""
