@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,11 +47,11 @@ class Network:
     def available(self) -> bool:
         return self.source.startswith("light:") or self.path.exists()
 
-    def model(self) -> onnx.ModelProto:
-        """The prepared model."""
+    def model(self, disabled: Collection[str] = ()) -> onnx.ModelProto:
+        """The prepared model, without some of the clean-up passes."""
         if self.source.startswith("light:"):
-            return prepare(light_models.randomized(self.source.removeprefix("light:")))
-        return prepare(load_model(self.path), dict(self.shapes))
+            return prepare(light_models.randomized(self.source.removeprefix("light:")), disabled=disabled)
+        return prepare(load_model(self.path), dict(self.shapes), disabled=disabled)
 
     def feeds(self, model: onnx.ModelProto, seed: int = 0) -> Feeds:
         """Smooth images and heavy-tailed vectors; integers over their range."""

@@ -12,7 +12,7 @@ from tests.quantize.models import parsed
 from torq_byoc.errors import QuantizationError
 from torq_byoc.frontend import prepare
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.quantize import quantize_model
+from torq_byoc.quantize import judge, quantize_model, rewrite_search
 from torq_byoc.quantize.automatic import NAMES, check_rewrite_names, quantize
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.evaluation.evaluator import Evaluator
@@ -104,7 +104,10 @@ def test_16_bits_are_rewritten_where_that_helps(builder, name: str, gain: float)
     assert plain.model.SerializeToString() == quantize_model(model, data, precision="int16").SerializeToString()
 
 
-def test_what_is_good_enough_is_not_tried_to_be_bettered() -> None:
+def test_what_is_good_enough_is_not_tried_to_be_bettered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough are fewer decibels here than 16 bits give it."""
+    monkeypatch.setattr(rewrite_search, "ENOUGH_SQNR", 60.0)
+    monkeypatch.setattr(judge, "ENOUGH_SQNR", 60.0)
     stress = sets.dead_channels(0)
     model, data = prepare(stress.model), stress.data(8, 1)
     calls: list[None] = []

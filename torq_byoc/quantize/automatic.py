@@ -1,6 +1,7 @@
 """Quantization as a user gets it: the rewrites that help are found, tried and applied without being asked for.
 
-The plain quantization comes first, and while it looks at the samples, so do the rewrites.  Where none sees a reason,
+Rewrites that lose nothing are done first (``certain_rewrites``).  The plain quantization comes next, and while it looks
+at the samples, so do the other rewrites.  Where none sees a reason,
 as with most networks, that is all.  Otherwise candidates are quantized with some of the samples and judged on others,
 and a rewrite stays when the outputs come nearer to those of the float model.
 """
@@ -15,16 +16,17 @@ import numpy as np
 import onnx
 
 from torq_byoc.errors import QuantizationError, require_known
+from torq_byoc.quantize.certain_rewrites import with_certain_rewrites
 from torq_byoc.quantize.choose_ranges import AUTO, SAFE
 from torq_byoc.quantize.quantization import quantization_of
 from torq_byoc.quantize.quantized import Quantized
 from torq_byoc.quantize.rewrite_search import have_reason, search_rewrites
-from torq_byoc.quantize.rewrites import REWRITES, Rewrite
+from torq_byoc.quantize.rewrites import CERTAIN, REWRITES, Rewrite
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 
 BIAS_CORRECTION = "bias_correction"
 """What ``quantization_of`` does by itself, by the name under which it can be disabled."""
-NAMES = (*(rewrite.name for rewrite in REWRITES), BIAS_CORRECTION)
+NAMES = (*(rewrite.name for rewrite in (*CERTAIN, *REWRITES)), BIAS_CORRECTION)
 
 
 def quantize(
@@ -54,16 +56,21 @@ def quantize(
     rounded = partial(
         quantization_of, precision=precision, progress=progress, correct_biases=BIAS_CORRECTION not in disabled
     )
-    chosen = enabled_rewrites(disabled)
-    statistics = ChannelStatistics(model)
-    plain = rounded(model, calibration, method=method, watch=statistics.add if chosen else None)
-    if not have_reason(chosen, model, statistics):
+    if calibration is None:
+        return rounded(model, calibration, method=method)
+    candidate, certain = with_certain_rewrites(model, calibration, disabled)
+    exact, chosen = candidate.model, enabled_rewrites(disabled)
+    statistics = ChannelStatistics(exact)
+    plain = replace(rounded(exact, calibration, method=method, watch=statistics.add), rewrites=certain)
+    if not have_reason(chosen, exact, statistics):
         return plain
-    best, applied = search_rewrites(chosen, model, calibration or {}, partial(rounded, method=SAFE))
+    best, applied = search_rewrites(chosen, exact, calibration, partial(rounded, method=SAFE))
     if not applied:
         return plain
-    quantized = rounded(best.model, calibration, method=method, floats=best.floats, methods=best.methods)
-    return replace(quantized, rewrites=applied)
+    quantized = rounded(
+        best.model, calibration, method=method, floats=best.floats, methods=best.methods, wide=best.wide
+    )
+    return replace(quantized, rewrites=(*certain, *applied))
 
 
 def enabled_rewrites(disabled: Collection[str]) -> list[Rewrite]:

@@ -35,7 +35,7 @@ LEAST_GAIN = 0.5
 LEAST_MERIT = 0.25
 """Decibels that a trial must gain."""
 MOST_SAMPLES = 4
-_SAMPLES_A_SAMPLE = 12
+_SAMPLES_A_SAMPLE = 4
 """Calibration samples for each that trials run on, at most ``MOST_SAMPLES``, ..."""
 _SAMPLES_A_TRIAL = 4
 """... and for each run of a trial on a sample."""
@@ -102,12 +102,14 @@ def choose_ranges(
 
         return measure
 
-    judge = Judge(with_outputs(model, names), _spread(feeds[:first_held_out], count), parts)
+    shown = with_outputs(model, names)
+    judge = Judge(shown, _spread(feeds[:first_held_out], count), parts)
     search = _Search(measured_by(judge), trials, dict(start.methods))
     search.run(changes)
     if len(search.accepted) == 1:
         return start
-    return _confirmed(table, search.accepted, measured_by(Judge(model, _spread(feeds[first_held_out:], count))))
+    held_out = Judge(shown, _spread(feeds[first_held_out:], MOST_SAMPLES), parts)
+    return _confirmed(table, search.accepted, measured_by(held_out))
 
 
 def methods_to_choose_from(samples: int) -> tuple[str, ...]:

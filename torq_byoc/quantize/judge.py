@@ -17,8 +17,8 @@ from torq_byoc.quantize.evaluation.evaluator import Arrays, Evaluator
 from torq_byoc.quantize.evaluation.float64 import Float64Evaluator
 from torq_byoc.quantize.output_parts import OutputPart, output_parts
 
-ENOUGH_SQNR = 60.0
-"""Decibels of a part beyond which more gains nothing: a thousandth of its amplitude."""
+ENOUGH_SQNR = 80.0
+"""Decibels of a part beyond which more gains nothing: a ten-thousandth of its amplitude."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Score:
     def cosine(self) -> float:
         """The worst part's cosine."""
         return min(self.cosines.values(), default=1.0)
+
+    def of(self, parts: Iterable[OutputPart]) -> Score:
+        """The same for some of the parts."""
+        keys = [(part.output, part.name) for part in parts]
+        return Score({key: self.parts[key] for key in keys}, {key: self.cosines[key] for key in keys})
 
     @property
     def merit(self) -> float:
@@ -71,14 +76,14 @@ class Judge:
         evaluator = Float64Evaluator(quantized)
         return self.score([evaluator.outputs(feed) for feed in self.feeds])
 
-    def typical(self, quantized: onnx.ModelProto) -> Score:
-        """As ``of``, but for every part the median of what single samples score.
+    def typical(self, quantized: onnx.ModelProto, parts: Sequence[OutputPart] = ()) -> Score:
+        """As ``of``, but for every part, or some parts, the median of what single samples score.
 
         Over all samples together one decides that has a value far out of range, if it is among them.
         """
         evaluator = Float64Evaluator(quantized)
         scores = [
-            _score(self.parts, [wanted], [evaluator.outputs(feed)])
+            _score(parts or self.parts, [wanted], [evaluator.outputs(feed)])
             for feed, wanted in zip(self.feeds, self.wanted, strict=True)
         ]
 

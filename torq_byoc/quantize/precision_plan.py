@@ -98,6 +98,12 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         """The plan with further operators that stay float."""
         return msgspec.structs.replace(self, nodes={**self.nodes, **dict.fromkeys(nodes, "bf16")})
 
+    def with_wide(self, tensors: Iterable[str]) -> PrecisionPlan:
+        """The plan with codes of 16 bits for further tensors, but for those whose type it names."""
+        free = (name for name in tensors if self._of(name).dtype is None)
+        wide = {name: msgspec.structs.replace(self._of(name), dtype="int16") for name in free}
+        return msgspec.structs.replace(self, tensors={**self.tensors, **wide})
+
     def dumps(self) -> str:
         """JSON with sorted keys: the same for the same plan."""
         text = msgspec.json.encode(msgspec.structs.replace(self, version=VERSION), order="sorted")

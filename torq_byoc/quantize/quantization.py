@@ -24,6 +24,7 @@ from torq_byoc.quantize.precision_plan import Dtype, PrecisionPlan
 from torq_byoc.quantize.qdq.quantizable import OPSETS, Quantizable, Watch, quantizable
 from torq_byoc.quantize.qdq.writer import QdqWriter, write_plan
 from torq_byoc.quantize.quantized import Quantized
+from torq_byoc.quantize.rewrites.candidate import quantizable_candidate
 from torq_byoc.quantize.rewrites.replay import replayed
 
 
@@ -36,6 +37,7 @@ def quantization_of(
     plan: PrecisionPlan | None = None,
     progress: Callable[[], None] | None = None,
     floats: Collection[str] = (),
+    wide: Collection[str] = (),
     watch: Watch | None = None,
     correct_biases: bool = True,
     methods: Mapping[str, str] | None = None,
@@ -49,10 +51,11 @@ def quantization_of(
         precision: type of activations, "int8" or "int16"; weights are int8 a channel, biases int32.
         method: calibrator (``observers.CALIBRATORS``), or ``AUTO``: the best for each tensor, which are the
             extremes for int16, whose steps are too fine for a narrower range to gain anything.
-        plan: what every tensor and operator gets, in place of ``precision``, ``method``, ``floats`` and
+        plan: what every tensor and operator gets, in place of ``precision``, ``method``, ``floats``, ``wide`` and
             ``correct_biases``; its rewrites are applied before.
         progress: called after each calibration sample.
         floats: names of nodes that stay float.
+        wide: names of tensors with codes of 16 bits whatever the precision.
         watch: receives all tensors of every calibration sample.
         correct_biases: take from biases what rounding the weights adds to the means of results.
         methods: calibrators of tensors that have one of their own.
@@ -65,7 +68,7 @@ def quantization_of(
         raise CalibrationError("int8 needs calibration data", remedy="give --calib FILE.npz")
     if plan is not None:
         return _planned(model, calibration, plan, progress, watch)
-    form = quantizable(model, OPSETS[precision], correct_biases, floats, methods)
+    form = quantizable(model, OPSETS["int16" if wide else precision], correct_biases, floats, methods, wide)
     feeds = tuple(samples(form.model, calibration))
     choose = method == AUTO and precision == "int8"
     usual = methods_to_choose_from(len(feeds)) if choose else (SAFE if method == AUTO else method,)
@@ -108,7 +111,7 @@ def _planned(
 ) -> Quantized:
     feeds = tuple(samples(model, calibration))
     candidate = replayed(model, feeds, plan.rewrites)
-    form = quantizable(candidate.model, OPSETS["int16"], plan.correct_biases, candidate.floats, candidate.methods)
+    form = quantizable_candidate(candidate, plan.correct_biases)
     names = form.graph().to_observe(absorbed=True)
     known = tuple(dict.fromkeys((*plan.methods, *sorted(form.methods.values()))))
     table = calibrate(form.model, feeds, names, known, progress, _watches(form, watch))

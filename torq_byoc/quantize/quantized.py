@@ -20,20 +20,22 @@ class AppliedRewrite:
         name: of the rewrite (``rewrites.REWRITES``).
         places: nodes that it changed.
         reason: what spoke for it.
-        before, after: SQNR of the worst part of the outputs in dB, on the samples it was judged on.
+        before, after: SQNR of the worst part of the outputs in dB, on the samples it was judged on; None where it is
+            not judged.
         strength: how far it goes, where it has several alternatives.
     """
 
     name: str
     places: tuple[str, ...]
     reason: str
-    before: float
-    after: float
+    before: float | None = None
+    after: float | None = None
     strength: float = 1.0
 
     def __str__(self) -> str:
         where = ", ".join(self.places[:3]) + (f" and {len(self.places) - 3} more" if len(self.places) > 3 else "")
-        return f"{self.name} at {where}: {self.reason}; worst output {self.before:.1f} -> {self.after:.1f} dB"
+        gain = "" if self.before is None else f"; worst output {self.before:.1f} -> {self.after:.1f} dB"
+        return f"{self.name} at {where}: {self.reason}{gain}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Which rewrites of a float model help: each is tried, and stays when the outputs come nearer to those of the model."""
+"""Which rewrites of a float model help: each is tried, and stays when the outputs come nearer to those of the model.
+
+Where only types of numbers change, it also stays when the tensors come nearer that small outputs are made of
+(``witnesses``): what such outputs gain or lose on a few samples is often chance.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ import onnx
 
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.judge import ENOUGH_SQNR, Judge, Score
+from torq_byoc.quantize.output_parts import output_parts
 from torq_byoc.quantize.quantized import AppliedRewrite, Quantized
 from torq_byoc.quantize.rewrites import Candidate, Rewrite, anywhere
 from torq_byoc.quantize.rewrites.candidate import LEAST_GAIN
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 from torq_byoc.quantize.rewrites.replay import divided
+from torq_byoc.quantize.witnesses import judged_parts, with_outputs
 
 MOST_LOSS = 1.0
 """Decibels that any part of the outputs may lose by it."""
@@ -48,11 +54,27 @@ def search_rewrites(
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A candidate, what its tensors hold, and how good it is when it is quantized."""
+    """A candidate and its quantized form.
+
+    Attributes:
+        candidate: the candidate.
+        statistics: what its tensors hold.
+        score: of its outputs.
+        inner: of large outputs, and of the witnesses of small ones; None where the candidate has other tensors.
+    """
 
     candidate: Candidate
     statistics: ChannelStatistics
     score: Score
+    inner: Score | None
+
+    def is_better(self, before: _Trial, least_gain: float) -> bool:
+        """Whether the candidate is worth its rewrite."""
+        if _is_better(self.score, before.score, least_gain):
+            return True
+        if self.inner is None or before.inner is None:
+            return False
+        return _is_better(self.inner, before.inner, least_gain)
 
 
 class _Search:
@@ -64,10 +86,16 @@ class _Search:
         feeds = tuple(samples(model, calibration))
         calibrating, judged = divided(feeds)
         self._calibration = _stacked(calibrating)
-        self._judge = Judge(model, judged)
         self._rounded = rounded
+        self._model = model
         self.applied: list[AppliedRewrite] = []
-        self._best = self._tried(Candidate(model))
+        plain, statistics = self._quantized(Candidate(model))
+        self._outputs = output_parts(model)
+        self._inner = judged_parts(model, {name: tensor.elements for name, tensor in plain.table.tensors.items()})
+        parts = {(part.output, part.name): part for part in (*self._outputs, *self._inner)}
+        shown = with_outputs(model, (part.output for part in self._inner))
+        self._judge = Judge(shown, judged, parts.values())
+        self._best = self._judged(Candidate(model), plain, statistics)
 
     @property
     def best(self) -> Candidate:
@@ -82,7 +110,7 @@ class _Search:
         for proposal in rewrite.propose(self.best, self._best.statistics, anywhere):
             trial = self._tried(proposal.candidate)
             before = self._best.score
-            helps = _is_better(trial.score, before, proposal.least_gain)
+            helps = trial.is_better(self._best, proposal.least_gain)
             if not helps or (kept and trial.score.merit <= kept.score.merit):
                 break
             kept = trial
@@ -94,15 +122,25 @@ class _Search:
             self._best = kept
 
     def _tried(self, candidate: Candidate) -> _Trial:
+        return self._judged(candidate, *self._quantized(candidate))
+
+    def _quantized(self, candidate: Candidate) -> tuple[Quantized, ChannelStatistics]:
         statistics = ChannelStatistics(candidate.model)
         quantized = self._rounded(
             candidate.model,
             self._calibration,
             floats=candidate.floats,
             methods=candidate.methods,
+            wide=candidate.wide,
             watch=statistics.add,
         )
-        return _Trial(candidate, statistics, self._judge.typical(quantized.model))
+        return quantized, statistics
+
+    def _judged(self, candidate: Candidate, quantized: Quantized, statistics: ChannelStatistics) -> _Trial:
+        if candidate.model is not self._model:
+            return _Trial(candidate, statistics, self._judge.typical(quantized.model, self._outputs), None)
+        score = self._judge.typical(with_outputs(quantized.model, (part.output for part in self._inner)))
+        return _Trial(candidate, statistics, score.of(self._outputs), score.of(self._inner))
 
 
 def _is_better(score: Score, before: Score, least_gain: float) -> bool:

@@ -14,6 +14,7 @@ from torq_byoc.frontend.passes.batch_norm_to_affine import batch_norm_to_affine
 from torq_byoc.frontend.passes.binary_chains import binary_chains
 from torq_byoc.frontend.passes.byte_codes import byte_codes
 from torq_byoc.frontend.passes.channel_weights import channel_weights
+from torq_byoc.frontend.passes.early_bias import early_bias
 from torq_byoc.frontend.passes.editor import GraphEditor
 from torq_byoc.frontend.passes.empty_tensors import empty_tensors
 from torq_byoc.frontend.passes.explicit_padding import explicit_padding
@@ -30,6 +31,7 @@ from torq_byoc.frontend.passes.signed_codes import signed_codes
 from torq_byoc.frontend.passes.split_dequantize import split_dequantize
 from torq_byoc.frontend.passes.store_constants import store_constants
 from torq_byoc.frontend.passes.unroll_recurrent import unroll_recurrent
+from torq_byoc.frontend.passes.written_softmax import written_softmax
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
         byte_codes,
         signed_codes,
         one_axis_softmax,
+        written_softmax,
         fold_constants,
         empty_tensors,
         inline_if,
@@ -55,6 +58,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
         explicit_padding,
         qoperator_to_qdq,
         unroll_recurrent,
+        early_bias,
         batch_norm_to_affine,
         fold_affine,
         affine_to_depthwise,

@@ -18,6 +18,7 @@ import onnx
 
 from torq_byoc.quantize.automatic import BIAS_CORRECTION, check_rewrite_names, enabled_rewrites
 from torq_byoc.quantize.calibrate import calibrate
+from torq_byoc.quantize.certain_rewrites import with_certain_rewrites
 from torq_byoc.quantize.choose_ranges import AUTO, ROOMY, SAFE, methods_to_choose_from
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.evaluation.rerun import Rerun
@@ -35,8 +36,10 @@ from torq_byoc.quantize.precision_plan import PlannedRewrite, PrecisionPlan
 from torq_byoc.quantize.qdq.quantizable import OPSETS, Watch, quantizable
 from torq_byoc.quantize.qdq.writer import write_plan, written
 from torq_byoc.quantize.quantization import quantization_of
+from torq_byoc.quantize.quantized import AppliedRewrite
 from torq_byoc.quantize.rewrite_search import have_reason, search_rewrites
 from torq_byoc.quantize.rewrites import Candidate
+from torq_byoc.quantize.rewrites.candidate import quantizable_candidate
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 from torq_byoc.quantize.rewrites.replay import replayed
 
@@ -58,7 +61,7 @@ class Planned:
         plan: numbers of tensors and operators.
         target: what was asked for.
         reached: by the plan, on the judge's samples.
-        int8: the same by 8 bits everywhere, without rewrites.
+        int8: the same by 8 bits everywhere, without rewrites that are judged.
         met: whether the plan meets the target, or there is none.
         cost: cycles and bytes that the plan is expected to take.
         int8_cost: the same for 8 bits everywhere.
@@ -103,23 +106,32 @@ def plan_precision(
     question = _Question.about(model, calibration, price, target or PrecisionTarget.usual())
     methods = methods_to_choose_from(len(question.feeds)) if method == AUTO else (method,)
     methods = tuple(dict.fromkeys((SAFE, ROOMY, *methods)))
-    base = PrecisionPlan(method=SAFE if method == AUTO else method, correct_biases=BIAS_CORRECTION not in disabled)
-    statistics = ChannelStatistics(model)
-    plain = question.trial(Candidate(model), base, methods, statistics.add)
+    start, certain = with_certain_rewrites(model, calibration, disabled)
+    base = PrecisionPlan(
+        method=SAFE if method == AUTO else method,
+        rewrites=_planned_rewrites(certain),
+        correct_biases=BIAS_CORRECTION not in disabled,
+    )
+    statistics = ChannelStatistics(start.model)
+    plain = question.trial(start, base, methods, statistics.add)
     narrow = plain.judged(base)
     if plain.target.met(narrow.reached):
         return question.answer(narrow, narrow)
     found = [question.searched(plain, tell)]
     rewrites = enabled_rewrites(disabled)
-    if have_reason(rewrites, model, statistics):
+    if have_reason(rewrites, start.model, statistics):
         tell("rewrite")
         rounded = partial(quantization_of, method=SAFE, correct_biases=base.correct_biases)
-        candidate, applied = search_rewrites(rewrites, model, calibration, rounded)
+        candidate, applied = search_rewrites(rewrites, start.model, calibration, rounded)
         if applied:
-            kept = tuple(PlannedRewrite(each.name, each.places, each.strength) for each in applied)
+            kept = (*base.rewrites, *_planned_rewrites(applied))
             changed = msgspec.structs.replace(base, rewrites=kept)
             found.append(question.searched(question.trial(candidate, changed, methods), tell))
     return question.answer(question.best_of(found), narrow)
+
+
+def _planned_rewrites(applied: Iterable[AppliedRewrite]) -> tuple[PlannedRewrite, ...]:
+    return tuple(PlannedRewrite(each.name, each.places, each.strength) for each in applied)
 
 
 def judged_plan(
@@ -171,7 +183,7 @@ class _Question:
         self, candidate: Candidate, base: PrecisionPlan, methods: Sequence[str], watch: Watch | None = None
     ) -> Trial:
         """Ready to judge the plans of one form of the model, calibrated while somebody watches."""
-        form = quantizable(candidate.model, OPSETS["int16"], base.correct_biases, candidate.floats, candidate.methods)
+        form = quantizable_candidate(candidate, base.correct_biases)
         watches = (*form.watches, *((watch,) if watch else ()))
         known = tuple(dict.fromkeys((*methods, *sorted(candidate.methods.values()))))
         table = calibrate(form.model, self.feeds, form.graph().to_observe(absorbed=True), known, None, watches)

@@ -32,6 +32,7 @@ class Quantizable:
         means: of what layers with weights read, where biases are to be corrected; filled by calibration.
         floats: names of operators that stay float, whatever a plan says.
         methods: calibrators of tensors that have one of their own, unless a plan gives them another.
+        wide: names of tensors with codes of 16 bits, unless a plan gives them others.
     """
 
     model: onnx.ModelProto
@@ -39,10 +40,11 @@ class Quantizable:
     means: InputMeans | None = None
     floats: frozenset[str] = frozenset()
     methods: Mapping[str, str] = field(default_factory=dict)
+    wide: frozenset[str] = frozenset()
 
     def graph(self, plan: PrecisionPlan | None = None) -> IntegerGraph:
         """What is known of the model under a plan."""
-        return IntegerGraph(self.model, plan, self.floats)
+        return IntegerGraph(self.model, (plan or PrecisionPlan()).with_wide(self.wide), self.floats)
 
     @property
     def watches(self) -> tuple[Watch, ...]:
@@ -56,6 +58,7 @@ def quantizable(
     correct_biases: bool = True,
     floats: Iterable[str] = (),
     methods: Mapping[str, str] | None = None,
+    wide: Iterable[str] = (),
 ) -> Quantizable:
     """A prepared model with floats for weights and an opset of at least ``opset``.
 
@@ -65,13 +68,14 @@ def quantizable(
         correct_biases: see ``bias_correction``.
         floats: names of operators that stay float.
         methods: calibrators of tensors that have one of their own.
+        wide: names of tensors with codes of 16 bits.
 
     Raises:
         QuantizationError: the opset cannot be raised.
     """
     ready = _with_opset(float_weights(model), opset)
     means = InputMeans(ready) if correct_biases else None
-    return Quantizable(ready, stored_weights(model), means, frozenset(floats), methods or {})
+    return Quantizable(ready, stored_weights(model), means, frozenset(floats), methods or {}, frozenset(wide))
 
 
 def _with_opset(model: onnx.ModelProto, version: int) -> onnx.ModelProto:

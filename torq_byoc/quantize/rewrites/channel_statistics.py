@@ -15,6 +15,8 @@ CHANNEL_AXES = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}
 FEWEST_VALUES = 100
 """Values of a channel below which its extremes say little about unseen data."""
 _DEAD = 1e-9
+_NEAR = 0.9
+"""Magnitude from which on a result of a bounded operator is near its bounds."""
 _FEWEST_CHANNELS = 4
 
 
@@ -59,7 +61,7 @@ class ChannelStatistics:
     """Values of the channels of the tensors that rewrites ask about.
 
     Those are what layers with weights read, operands of concatenations, results of clips, and the model's outputs
-    with what they are moved from.
+    with what they are moved from.  Of bounded operators it also keeps how much of their results is near the bounds.
 
     Args:
         model: a prepared float model.
@@ -68,6 +70,7 @@ class ChannelStatistics:
     def __init__(self, model: onnx.ModelProto) -> None:
         self._found: dict[tuple[str, int], ChannelValues] = {}
         self._wanted = dict(_wanted(model))
+        self._bounded = {node.output[0]: np.zeros(2) for node in model.graph.node if node.op_type in rules.BOUNDED}
         read = {name for name, _ in self._wanted}
         self._energy = {value.name: (0.0, 0) for value in model.graph.input if value.name in read}
 
@@ -78,6 +81,9 @@ class ChannelStatistics:
             if found is not None:
                 old = self._found.get((name, axis))
                 self._found[name, axis] = old.joined(found) if old else found
+        for name in self._bounded:
+            if name in values:
+                self._bounded[name] = self._bounded[name] + _energies(values[name])
         for name, (squares, count) in self._energy.items():
             given = values[name].reshape(-1).astype(np.float64)
             self._energy[name] = squares + float(given @ given), count + int(np.count_nonzero(given))
@@ -91,6 +97,11 @@ class ChannelStatistics:
         squares, count = self._energy.get(name, (0.0, 0))
         return self.span(name) / (squares / count) ** 0.5 if squares else 0.0
 
+    def saturated(self, name: str) -> float:
+        """Share of the energy of a bounded operator's results that is in values near its bounds."""
+        whole, near = self._bounded.get(name, np.zeros(2))
+        return float(near / whole) if whole else 0.0
+
     def span(self, name: str) -> float:
         """Largest magnitude in the tensor; 0 when it is not known."""
         found = self._found.get((name, 1)) or self._found.get((name, -1))
@@ -102,6 +113,12 @@ def _of(values: np.ndarray, axis: int) -> ChannelValues | None:
         return None
     others = tuple(i for i in range(values.ndim) if i != axis % values.ndim)
     return ChannelValues(values.min(axis=others), values.max(axis=others), values.size // values.shape[axis])
+
+
+def _energies(values: np.ndarray) -> np.ndarray:
+    """Sum of squares of all values, and of those near 1 or -1."""
+    squares = np.square(values, dtype=np.float64)
+    return np.array([squares.sum(), squares[squares >= _NEAR**2].sum()])
 
 
 def _wanted(model: onnx.ModelProto) -> Iterable[tuple[tuple[str, int], None]]:

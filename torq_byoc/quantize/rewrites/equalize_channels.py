@@ -10,20 +10,13 @@ a normalization or of a multiplication (SmoothQuant).  Whoever reads them has we
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.quantize import rules
 from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
-from torq_byoc.quantize.rewrites.channel_scaling import (
-    ChannelScaling,
-    Source,
-    Stored,
-    copy_of,
-    without_unused,
-)
-from torq_byoc.quantize.rewrites.channel_statistics import CHANNEL_AXES, ChannelStatistics, ChannelValues
+from torq_byoc.quantize.rewrites.channel_places import Place, channel_places
+from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, copy_of, without_unused
+from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 
 STRENGTHS = (0.5, 0.75, 1.0)
 """Share of the difference between channels that goes into the weights."""
@@ -33,25 +26,13 @@ lose little by them: sums over many channels live by the large ones."""
 MOST_FACTOR = 4096.0
 
 
-@dataclass(frozen=True, eq=False)
-class _Place:
-    """A tensor whose channels can be scaled."""
-
-    name: str
-    source: Source
-    readers: tuple[Stored, ...]
-    values: ChannelValues
-    taken: np.ndarray | None
-    """Largest weight that reads each channel; None when each reader has a scale for every channel."""
-
-
 def equalize_channels(
     candidate: Candidate, statistics: ChannelStatistics, within: Within = anywhere
 ) -> Iterator[Proposal]:
     """All unlike tensors of the model at once, with one strength after the other."""
     places = [
         place
-        for place in _places(candidate, statistics)
+        for place in channel_places(candidate, statistics)
         if place.values.missing_bits > MOST_LOSS and within(place.source.makers)
     ]
     if not places:
@@ -70,25 +51,7 @@ def equalize_channels(
         yield Proposal(candidate.rewritten(without_unused(model)), tuple(makers), reason, strength)
 
 
-def _places(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[_Place]:
-    scaling = ChannelScaling(candidate.model, statistics)
-    seen = set()
-    for node in candidate.model.graph.node:
-        name = node.input[0] if node.op_type in rules.WEIGHTED else ""
-        if not name or name in seen:
-            continue
-        seen.add(name)
-        axis = CHANNEL_AXES[node.op_type]
-        values = statistics.of(name, axis)
-        readers = scaling.readers(name, axis)
-        source = scaling.source(name, axis, values.peak.size) if values is not None and readers else None
-        if source is not None and values is not None and readers:
-            shares = [scaling.shares(stored, values.peak.size) for stored in readers]
-            taken = [share for share in shares if share is not None]
-            yield _Place(name, source, readers, values, np.max(taken, axis=0) if taken else None)
-
-
-def _factors(place: _Place, strength: float) -> np.ndarray:
+def _factors(place: Place, strength: float) -> np.ndarray:
     """For every channel what it is multiplied with: at least 1, and 1 for channels that hold nothing."""
     alive, peak = place.values.alive, place.values.peak
     wanted = 1.0 / np.where(alive, peak, peak.max())

@@ -11,7 +11,7 @@ from torq_byoc.errors import QuantizationError, require_known
 from torq_byoc.quantize.calibrate import calibrate
 from torq_byoc.quantize.precision_plan import PlannedRewrite
 from torq_byoc.quantize.qdq.quantizable import OPSETS, quantizable
-from torq_byoc.quantize.rewrites import REWRITES, Candidate, Proposal
+from torq_byoc.quantize.rewrites import CERTAIN, REWRITES, Candidate, Proposal
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 
 Feed = Mapping[str, np.ndarray]
@@ -50,7 +50,7 @@ def replayed(model: onnx.ModelProto, feeds: Sequence[Feed], rewrites: Sequence[P
 
 def _proposal(entry: PlannedRewrite, candidate: Candidate, statistics: ChannelStatistics) -> Proposal:
     """What a rewrite proposes at the places of an entry, in the strength that it asks for."""
-    known = {rewrite.name: rewrite for rewrite in REWRITES}
+    known = {rewrite.name: rewrite for rewrite in (*CERTAIN, *REWRITES)}
     require_known(QuantizationError, "rewrite", [entry.name], sorted(known), where="rewrites of the precision plan")
     found = list(known[entry.name].propose(candidate, statistics, set(entry.places).issuperset))
     changed = {place for proposal in found for place in proposal.places}

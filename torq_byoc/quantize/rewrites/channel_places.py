@@ -1,0 +1,52 @@
+"""Tensors whose channels can change their sizes: what makes them can be scaled, and whoever reads them has weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torq_byoc.quantize import rules
+from torq_byoc.quantize.rewrites.candidate import Candidate
+from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, Source, Stored
+from torq_byoc.quantize.rewrites.channel_statistics import CHANNEL_AXES, ChannelStatistics, ChannelValues
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A tensor whose channels can be scaled.
+
+    Attributes:
+        name: of the tensor.
+        source: what makes its channels.
+        readers: the weights that take them.
+        values: what they hold.
+        taken: for every channel the largest weight that reads it, relative to those of the same sum; None when each
+            reader has a scale for every channel.
+    """
+
+    name: str
+    source: Source
+    readers: tuple[Stored, ...]
+    values: ChannelValues
+    taken: np.ndarray | None
+
+
+def channel_places(candidate: Candidate, statistics: ChannelStatistics) -> Iterator[Place]:
+    """All such tensors of a candidate, in graph order."""
+    scaling = ChannelScaling(candidate.model, statistics)
+    seen = set()
+    for node in candidate.model.graph.node:
+        name = node.input[0] if node.op_type in rules.WEIGHTED else ""
+        if not name or name in seen:
+            continue
+        seen.add(name)
+        axis = CHANNEL_AXES[node.op_type]
+        values = statistics.of(name, axis)
+        readers = scaling.readers(name, axis)
+        source = scaling.source(name, axis, values.peak.size) if values is not None and readers else None
+        if source is not None and values is not None and readers:
+            shares = [scaling.shares(stored, values.peak.size) for stored in readers]
+            taken = [share for share in shares if share is not None]
+            yield Place(name, source, readers, values, np.max(taken, axis=0) if taken else None)
