@@ -73,11 +73,15 @@ def _theirs(model: onnx.ModelProto, feeds: list[dict[str, np.ndarray]], judge: J
 
 
 def _agreement(wanted: Arrays, found: Arrays) -> float:
-    """Share of equal decisions: the largest along the class axis of an output, or which side of one half."""
+    """Share of equal decisions: the largest along the class axis of an output, or which side of one half.
+
+    A map of one channel has no class axis.
+    """
     shares = []
     for name, values in wanted.items():
         axis = 1 if values.ndim > 1 and values.shape[1] > 1 else -1
-        if values.shape[axis] > 1:
+        is_map = values.ndim == 4 and axis == -1
+        if values.shape[axis] > 1 and not is_map:
             shares.append(np.mean(values.argmax(axis) == found[name].argmax(axis)))
         else:
             shares.append(np.mean((values > 0.5) == (found[name] > 0.5)))
