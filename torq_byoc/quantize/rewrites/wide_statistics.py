@@ -4,7 +4,8 @@ Before: ``m = ReduceMean(x); v = Sub(ReduceMean(Mul(x, x)), Mul(m, m)); y = Mul(
         every tensor in codes of 8 bits
 After:  ``m``, its square, ``v`` and all up to the factor in codes of 16 bits; ``x`` and ``y`` in 8
 
-One number stands for a row: its error is that of the whole row, and no average takes it out.  The difference of two
+One number stands for a row: its error is that of the whole row, and no average takes it out; nor does it where a row to
+come goes beyond those seen, for which 16 bits have codes to spare (``observers.headroom``).  The difference of two
 means has even fewer bits than they have.  Beside the rows these tensors are small.
 """
 
@@ -18,6 +19,7 @@ import onnx
 from torq_byoc.frontend.graph import producers, readers
 from torq_byoc.frontend.shapes import known_shapes
 from torq_byoc.quantize import rules
+from torq_byoc.quantize.choose_ranges import ROOMY
 from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 from torq_byoc.quantize.rewrites.wide_tensors import can_be_wide
@@ -42,7 +44,7 @@ def wide_statistics(
     if wide:
         means = sum(makers[name].op_type in _MEANS for name in wide)
         yield Proposal(
-            candidate.with_wide(wide),
+            candidate.with_wide(wide, ROOMY),
             tuple(makers[name].name for name in wide),
             f"{means} tensors of means are taken from the rows that they are of, or multiplied with them",
             least_gain=LEAST_GAIN,
