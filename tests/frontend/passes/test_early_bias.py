@@ -35,6 +35,15 @@ def test_a_bias_of_several_dimensions() -> None:
     assert list(bias.dims) == [4]
 
 
+@pytest.mark.parametrize(("inputs", "bias"), [([3, 6], "deep"), ([6], "flat")])
+def test_a_bias_of_more_dimensions_than_the_product_stays(inputs: list[int], bias: str) -> None:
+    stored = STORED | dict(flat=weights(1, 4, seed=6))
+    prepared = checked(
+        graph_model([PRODUCT, node("Add", ["p", bias], "y", "bias")], {"x": inputs}, ["y"], stored), ["MatMul", "Add"]
+    )
+    assert len(prepared.graph.output[0].type.tensor_type.shape.dim) > len(inputs)
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_bias_behind_the_sum_of_a_recurrent_cell(swapped: bool) -> None:
     operands = ["p", "q"][:: -1 if swapped else 1]

@@ -37,7 +37,9 @@ def early_bias(editor: GraphEditor) -> int:
 def _flatten(node: onnx.NodeProto, product: str, bias: str, editor: GraphEditor) -> bool:
     """Give a bias that is added to a matrix product one dimension, where it has more."""
     shape, values = editor.static_shape(node.output[0]), editor.array(bias)
-    if not shape or values is None or values.ndim < 2 or not _is_product(product, bias, shape, editor):
+    if not shape or values is None or values.ndim < 2 or editor.static_shape(product) != shape:
+        return False  # a bias of more dimensions than the product has adds some to the result
+    if not _is_product(product, bias, shape, editor):
         return False
     editor.replace(node, [editor.node("Add", [product, _vector(bias, editor)], node.output[0], node)])
     return True
