@@ -143,12 +143,17 @@ def _shortened(text: str, limit: int) -> str:
     return f"{text[:kept]} ... {len(text) - 2 * kept} characters ... {text[-kept:]}"
 
 
+MOST_NAMES = 20
+"""Names that a remedy lists."""
+
+
 def choose_from(name: str, known: Iterable[str]) -> str:
-    """A remedy for a name that does not exist: the nearest one that does, if any is near, and all of them."""
+    """A remedy for a name that does not exist: the nearest one that does, if any is near, and the first of all."""
     names = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), names, n=1)
     meant = f"did you mean {names[near[0]]!r}? " if near else ""
-    return f"{meant}use one of {', '.join(names.values())}"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{meant}use one of {', '.join(list(names.values())[:MOST_NAMES])}{more}"
 
 
 def require_known(

@@ -103,3 +103,9 @@ def test_stale_shapes_do_not_survive():
     model = two_inputs(["N", 3], ["N", 3])
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["N", 3]))
     assert dims(prepare(model, {"a": (7, 3)}))["y"] == [7, 3]
+
+
+def test_an_input_that_is_returned_keeps_its_shape():
+    model = graph_model([node("Relu", ["a"], "y")], {"a": ["N", 4]}, ["y", "a"])
+    prepared = prepare(model, {"a": (3, 4)})
+    assert [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in prepared.graph.output] == [[3, 4], [3, 4]]

@@ -66,7 +66,7 @@ def check_decisions(record: DecisionRecord | None, graphs: Iterable[OpGraph]) ->
             "the schedule names nodes or tensors that the model does not have",
             where=", ".join(unknown[:8]),
             why=f"{len(unknown)} unknown names",
-            remedy=f"{choose_from(unknown[0], sorted(nodes)[:4])} (torq compile --explain lists them)",
+            remedy=f"{choose_from(unknown[0], sorted(nodes))} (torq compile --explain lists them)",
         )
     for group in record.groups or ():
         if not any(names.issuperset(group.nodes) for names in programs):

@@ -30,7 +30,8 @@ def infer_shapes(model: onnx.ModelProto, *, strict: bool = False) -> None:
     except (shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise _contradiction(str(error)) from error
     kept = {v.name for v in model.graph.input} | {t.name for t in model.graph.initializer}
-    outputs = {v.name: v for v in inferred.graph.output}
+    given = {v.name: v for v in inferred.graph.input}  # an output that is an input has no node to infer it from
+    outputs = {v.name: given.get(v.name, v) for v in inferred.graph.output}
     del model.graph.value_info[:]
     model.graph.value_info.extend(v for v in inferred.graph.value_info if v.name not in kept and v.name not in outputs)
     for value in model.graph.output:

@@ -10,8 +10,6 @@ from torq_byoc.compiled_model import CompiledModel, Layer
 from torq_byoc.errors import ScheduleError, choose_from
 from torq_byoc.report.disassembly import disassemble
 
-NAMED = 6
-"""Layers named to somebody who asks for one that is not there."""
 SHOWN = 4
 """Lines shown of what a level says of the layer, where it says the same many times over."""
 
@@ -54,7 +52,7 @@ def _no_layer(name: str, known: Sequence[str], is_node: bool) -> ScheduleError:
             why="it was folded away, became part of another layer, or runs on the CPU",
             remedy="see what became of it with `torq ops MODEL`, or name another node",
         )
-    remedy = choose_from(name, known[:NAMED]) if known else "nothing of this model runs on the NPU"
+    remedy = choose_from(name, known) if known else "nothing of this model runs on the NPU"
     return ScheduleError(f"no layer is named {name!r}", where="--explain-layer", remedy=remedy)
 
 

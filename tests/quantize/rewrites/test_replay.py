@@ -73,7 +73,7 @@ def test_only_the_places_of_the_plan_change() -> None:
     ("entry", "what", "remedy"),
     [
         (PlannedRewrite("equalise_channels", ("a",)), "there is no rewrite", "equalize_channels"),
-        (PlannedRewrite("equalize_channels", ("nowhere",)), "has no reason", "take the place out"),
+        (PlannedRewrite("equalize_channels", ("nowhere",)), "no operator 'nowhere'", "use one of"),
         (PlannedRewrite("scale_outputs", ("{0}",)), "has no reason", "take the place out"),
         (PlannedRewrite("equalize_channels", ("{0}",), 0.6), "no strength 0.6", "use one of 0.5, 0.75, 1"),
     ],

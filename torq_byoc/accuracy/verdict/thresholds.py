@@ -129,9 +129,9 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             AccuracyError: it is not.
         """
         for where, given, known in (
-            ("outputs.names", self.outputs.names, tuple(outputs)),
-            ("layers.names", self.layers.names, tuple(layers)),
-            ("lint.accept", self.lint.accept, tuple(rules)),
+            ("outputs.names", self.outputs.names, dict.fromkeys(outputs)),
+            ("layers.names", self.layers.names, dict.fromkeys(layers)),
+            ("lint.accept", self.lint.accept, dict.fromkeys(rules)),
         ):
             for name in given:
                 if name not in known:
@@ -139,7 +139,7 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                         f"the thresholds name something that there is not: {name!r}",
                         where=where,
                         why=f"there are {len(known)} such names",
-                        remedy=choose_from(name, known[:20]),
+                        remedy=choose_from(name, known),
                     )
 
 

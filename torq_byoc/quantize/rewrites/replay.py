@@ -52,6 +52,9 @@ def _proposal(entry: PlannedRewrite, candidate: Candidate, statistics: ChannelSt
     """What a rewrite proposes at the places of an entry, in the strength that it asks for."""
     known = {rewrite.name: rewrite for rewrite in (*CERTAIN, *REWRITES)}
     require_known(QuantizationError, "rewrite", [entry.name], sorted(known), where="rewrites of the precision plan")
+    nodes = [node.name for node in candidate.model.graph.node]
+    where = f"places of {entry.name} in the precision plan"
+    require_known(QuantizationError, "operator", entry.places, nodes, where=where)
     found = list(known[entry.name].propose(candidate, statistics, set(entry.places).issuperset))
     changed = {place for proposal in found for place in proposal.places}
     left = [place for place in entry.places if place not in changed]
@@ -59,8 +62,8 @@ def _proposal(entry: PlannedRewrite, candidate: Candidate, statistics: ChannelSt
         raise QuantizationError(
             f"the rewrite {entry.name} of the precision plan has no reason",
             where=left[0] if left else entry.name,
-            why="the model has no such place, or its channels are alike on the calibration data",
-            remedy="take the place out of the plan, or give the data that the plan was made with",
+            why="nothing on the calibration data speaks for it there, or it goes with places that were left out",
+            remedy="take the place out of the plan, put all places back, or give the data that the plan was made with",
         )
     strengths = {proposal.strength: proposal for proposal in found}
     if entry.strength not in strengths:
