@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from torq_byoc.quantize import rules
 from torq_byoc.quantize.rewrites.candidate import Candidate
-from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, Source, Stored
+from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, Source, Stored, copy_of, without_unused
 from torq_byoc.quantize.rewrites.channel_statistics import CHANNEL_AXES, ChannelStatistics, ChannelValues
+
+MOST_FACTOR = 4096.0
+"""By which a channel is enlarged at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,3 +53,21 @@ def channel_places(candidate: Candidate, statistics: ChannelStatistics) -> Itera
             shares = [scaling.shares(stored, values.peak.size) for stored in readers]
             taken = [share for share in shares if share is not None]
             yield Place(name, source, readers, values, np.max(taken, axis=0) if taken else None)
+
+
+def scaled(
+    candidate: Candidate,
+    statistics: ChannelStatistics,
+    places: Sequence[Place],
+    factors_of: Callable[[Place], np.ndarray],
+) -> tuple[Candidate, tuple[str, ...]]:
+    """The candidate with the channels of some places multiplied with factors, and the names of the nodes that make
+    them; the weights that read them take the inverse."""
+    model = copy_of(candidate.model)
+    scaling = ChannelScaling(model, statistics)
+    for place in places:
+        factors = factors_of(place)
+        scaling.multiply(place.source, factors)
+        scaling.divide(place.readers, factors)
+    makers = dict.fromkeys(maker for place in places for maker in place.source.makers)
+    return candidate.rewritten(without_unused(model)), tuple(makers)

@@ -10,12 +10,12 @@ a normalization or of a multiplication (SmoothQuant).  Whoever reads them has we
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
-from torq_byoc.quantize.rewrites.channel_places import Place, channel_places
-from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, copy_of, without_unused
+from torq_byoc.quantize.rewrites.channel_places import MOST_FACTOR, Place, channel_places, scaled
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 
 STRENGTHS = (0.5, 0.75, 1.0)
@@ -23,7 +23,6 @@ STRENGTHS = (0.5, 0.75, 1.0)
 MOST_LOSS = 4.0
 """Bits that a channel lacks on average, from which on equalization is tried.  Most networks have one to three, and
 lose little by them: sums over many channels live by the large ones."""
-MOST_FACTOR = 4096.0
 
 
 def equalize_channels(
@@ -41,14 +40,8 @@ def equalize_channels(
     reason = f"channels of one tensor use {worst:.1f} bits less than its largest, on average"
     strengths = STRENGTHS if any(place.taken is not None for place in places) else STRENGTHS[-1:]
     for strength in strengths:
-        model = copy_of(candidate.model)
-        scaling = ChannelScaling(model, statistics)
-        for place in places:
-            factors = _factors(place, strength)
-            scaling.multiply(place.source, factors)
-            scaling.divide(place.readers, factors)
-        makers = dict.fromkeys(maker for place in places for maker in place.source.makers)
-        yield Proposal(candidate.rewritten(without_unused(model)), tuple(makers), reason, strength)
+        alike, makers = scaled(candidate, statistics, places, partial(_factors, strength=strength))
+        yield Proposal(alike, makers, reason, strength)
 
 
 def _factors(place: Place, strength: float) -> np.ndarray:

@@ -16,15 +16,13 @@ import onnx
 
 from torq_byoc.frontend.graph import attribute
 from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
-from torq_byoc.quantize.rewrites.channel_places import Place, channel_places
-from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, copy_of, without_unused
+from torq_byoc.quantize.rewrites.channel_places import MOST_FACTOR, Place, channel_places, scaled
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 
 LEAST_LOSS = 0.25
 """Bits that a channel lacks on average, from which on it is done."""
 _HEADROOM = 1.25
 """How far below the largest channel the others stay: each may be larger in unseen data."""
-_MOST_FACTOR = 4096.0
 
 
 def equalize_depthwise(
@@ -38,16 +36,11 @@ def equalize_depthwise(
     ]
     if not places:
         return
-    model = copy_of(candidate.model)
-    scaling = ChannelScaling(model, statistics)
-    for place in places:
-        factors = _factors(place)
-        scaling.multiply(place.source, factors)
-        scaling.divide(place.readers, factors)
+    alike, makers = scaled(candidate, statistics, places, _factors)
     worst = max(place.values.missing_bits for place in places)
     yield Proposal(
-        candidate.rewritten(without_unused(model)),
-        tuple(dict.fromkeys(maker for place in places for maker in place.source.makers)),
+        alike,
+        makers,
         f"channels that depthwise convolutions read use {worst:.1f} bits less than the largest, on average",
     )
 
@@ -64,4 +57,4 @@ def has_depthwise(model: onnx.ModelProto) -> bool:
 def _factors(place: Place) -> np.ndarray:
     """For every channel what it is multiplied with: at least 1, and 1 for channels that hold nothing."""
     peak = np.where(place.values.alive, place.values.peak, place.values.peak.max())
-    return np.minimum(np.clip(peak.max() / (peak * _HEADROOM), 1.0, _MOST_FACTOR), place.source.most)
+    return np.minimum(np.clip(peak.max() / (peak * _HEADROOM), 1.0, MOST_FACTOR), place.source.most)

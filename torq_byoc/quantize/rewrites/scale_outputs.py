@@ -14,13 +14,13 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, anywhere
+from torq_byoc.quantize.rewrites.channel_places import MOST_FACTOR
 from torq_byoc.quantize.rewrites.channel_scaling import ChannelScaling, Source, copy_of, without_unused
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics, ChannelValues
 
 MOST_LOSS = 0.75
 """Bits that a channel lacks on average, from which on it is tried."""
 _HEADROOM = 1.25
-_MOST_FACTOR = 4096.0
 
 
 def scale_outputs(candidate: Candidate, statistics: ChannelStatistics, within: Within = anywhere) -> Iterator[Proposal]:
@@ -66,7 +66,7 @@ def _place(
 
 def _factors(values: ChannelValues, most: np.ndarray) -> np.ndarray:
     peak = np.where(values.alive, values.peak, values.peak.max())
-    return np.minimum(np.clip(peak.max() / (peak * _HEADROOM), 1.0, _MOST_FACTOR), most)
+    return np.minimum(np.clip(peak.max() / (peak * _HEADROOM), 1.0, MOST_FACTOR), most)
 
 
 def _restore(scaling: ChannelScaling, name: str, axis: int, factors: np.ndarray) -> str:
