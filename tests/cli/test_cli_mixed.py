@@ -41,7 +41,8 @@ def test_the_plan_of_a_target_can_be_edited_and_fed_back(capsys, files, tmp_path
     assert sorted(stored["tensors"]) == sorted(facts["int16_tensors"] + facts["other_ranges"])
     same = compile_mixed(capsys, files, tmp_path / "b.torq", "--precision-plan", plan)
     assert same.code == 0 and (tmp_path / "a.torq").read_bytes() == (tmp_path / "b.torq").read_bytes()
-    stored["tensors"] = {}
+    assert stored["room"] == facts["room"] > 1
+    stored |= {"tensors": {}, "room": 1.0}
     plan.write_text(json.dumps(stored))
     plain = compile_mixed(capsys, files, tmp_path / "c.torq", "--precision-plan", plan, "--json").json["plan"]
     assert plain["int16_tensors"] == [] and plain["reached"] == plain["int8"]

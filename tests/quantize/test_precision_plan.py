@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
+from tests.quantize.models import scales_of
 from tests.quantize.planning.models import joined, residual_mismatch
 from torq_byoc.errors import QuantizationError
 from torq_byoc.quantize import quantize_model
@@ -54,6 +55,8 @@ def test_a_plan_survives_its_file(tmp_path):
         ('{"version": 1, "tensors": {"x": {"low": 1.0, "high": 2.0, "method": "minmax"}}}', "two ends"),
         ('{"version": 1, "tensors": {"x": {"low": 2.0, "high": 1.0}}}', "low is 2.0"),
         ('{"version": 1, "tensors": {"x": {"low": 0.0, "high": 1e300}}}', "high is 1e+300"),
+        ('{"version": 1, "room": 0.5}', "room is 0.5"),
+        ('{"version": 1, "room": 4.5}', "room is 4.5"),
     ],
 )
 def test_what_is_no_plan_is_refused_with_the_file(tmp_path, text, why):
@@ -103,9 +106,35 @@ def test_a_range_of_the_plan_takes_the_place_of_a_calibrator():
     assert float(constants[node.input[1]]) > 0.011
 
 
-def test_constants_are_as_wide_as_their_peers():
-    import onnx.helper as helper
+def test_room_widens_ranges_of_8_bits_that_a_calibrator_without_room_found():
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in "xy")
+    nodes = [
+        helper.make_node(kind, [source], [result], name=result)
+        for kind, source, result in (("Neg", "x", "b"), ("Neg", "b", "c"), ("Tanh", "c", "y"))
+    ]
+    graph = helper.make_graph(nodes, "m", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    data = {"x": np.array([[0.0, 0.7]], np.float32)}
+    wide = TensorPrecision(dtype="int16", method="minmax")
+    fixed = {"b": TensorPrecision(low=-1.0, high=0.0), "c": wide}
+    plain, roomy = (
+        scales_of(quantize_model(model, data, plan=PrecisionPlan(room=room, tensors=fixed))) for room in (1.0, 1.25)
+    )
+    assert plain["x"] == pytest.approx(0.7 / 255) and roomy["x"] == pytest.approx(0.875 / 255)
+    assert roomy["b"] == plain["b"] and roomy["c"] == plain["c"] == pytest.approx(0.7 / 32767)
+    assert roomy["y"] == plain["y"] == pytest.approx(1 / 127)
+    spare = PrecisionPlan(room=1.25, method="headroom")
+    assert scales_of(quantize_model(model, data, plan=spare))["x"] == pytest.approx(1.4 / 255)
 
+
+def test_a_plan_made_in_python_is_held_to_the_same_numbers():
+    with pytest.raises(QuantizationError, match="room"):
+        PrecisionPlan(room=float("nan"))
+    with pytest.raises(QuantizationError, match="no range"):
+        PrecisionPlan(tensors={"x": TensorPrecision(low=1.0)})
+
+
+def test_constants_are_as_wide_as_their_peers():
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 3])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 3])
     table = numpy_helper.from_array(np.linspace(-1, 3, 12, dtype=np.float32).reshape(1, 4, 3), "table")

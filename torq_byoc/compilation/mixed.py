@@ -49,9 +49,10 @@ def remarks(planned: Planned) -> Iterator[str]:
     tensors, nodes = planned.plan.tensors.values(), len(planned.plan.nodes)
     wide = sum(planned.plan.dtype_of(name) == "int16" for name in planned.plan.tensors)
     ranges = sum(entry.method is not None or entry.low is not None for entry in tensors) - wide
+    room = f" and room ({planned.plan.room:g} times)" if planned.plan.room > 1 else ""
     expected = planned.cost.cycles / planned.int8_cost.cycles if planned.int8_cost.cycles else 1.0
     yield (
-        f"mixed precision: {wide} int16 tensors, {max(0, ranges)} other ranges, {nodes} bf16 operators;"
+        f"mixed precision: {wide} int16 tensors, {max(0, ranges)} other ranges{room}, {nodes} bf16 operators;"
         f" output SQNR {planned.reached.sqnr:.1f} dB, cosine {planned.reached.cosine:.6f}"
         f" (8 bits everywhere: {planned.int8.sqnr:.1f} dB, {planned.int8.cosine:.6f});"
         f" operators expected to take {expected:.2f} times the cycles of 8 bits"

@@ -19,6 +19,8 @@ from torq_byoc.files import Expected, parse_json, read_text
 VERSION = 1
 LARGEST = 2.0**120
 """Of the bounds of a range; scales beyond leave what the machine multiplies."""
+MOST_ROOM = 4.0
+"""Factor that leaves 64 of the codes of 8 bits to the values seen."""
 
 Dtype = Literal["int8", "int16"]
 _FILE = Expected(
@@ -62,6 +64,7 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         version: of this format.
         dtype: type of the codes of tensors that are not named.
         method: calibrator of tensors that have none of their own.
+        room: factor by which the ranges of tensors with codes of 8 bits are wider than their calibrator says.
         tensors: by name in the prepared model.
         nodes: operators that stay float, by name in the prepared model.
         rewrites: what is done to the prepared model before, in order; names are then those of the result.
@@ -71,10 +74,27 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     version: int = 0
     dtype: Dtype = "int8"
     method: str = "minmax"
+    room: float = 1.0
     tensors: dict[str, TensorPrecision] = {}
     nodes: dict[str, Literal["bf16"]] = {}
     rewrites: tuple[PlannedRewrite, ...] = ()
     correct_biases: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are no ranges.
+
+        Raises:
+            QuantizationError: there are such.
+        """
+        if not 1.0 <= self.room <= MOST_ROOM:
+            raise QuantizationError(
+                "the precision plan has a room that it cannot have",
+                where="room",
+                why=f"room is {self.room:g}",
+                remedy=f"give a factor of 1 to {MOST_ROOM:g}",
+            )
+        for name, entry in self.tensors.items():
+            _check_range(name, entry)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -122,8 +142,6 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
             raise _unreadable(str(error)) from error
         if plan.version != VERSION:
             raise _unreadable(f"its version is {plan.version}, this version of the compiler reads {VERSION}")
-        for name, entry in plan.tensors.items():
-            _check_range(name, entry)
         return plan
 
     @classmethod

@@ -21,6 +21,7 @@ from torq_byoc.quantize.choose_ranges import (
 )
 from torq_byoc.quantize.data import samples
 from torq_byoc.quantize.precision_plan import Dtype, PrecisionPlan
+from torq_byoc.quantize.qdq.planned_ranges import planned_ranges
 from torq_byoc.quantize.qdq.quantizable import OPSETS, Quantizable, Watch, quantizable
 from torq_byoc.quantize.qdq.writer import QdqWriter, write_plan
 from torq_byoc.quantize.quantized import Quantized
@@ -117,8 +118,7 @@ def _planned(
     table = calibrate(form.model, feeds, names, known, progress, _watches(form, watch))
     ranges = {method: table.ranges(method) for method in known}
     methods = {name: plan.method_of(name, form.methods.get(name)) for name in names if plan.range_of(name) is None}
-    taken = {name: ranges[method][name] for name, method in methods.items()}
-    choice = RangeChoice(taken, methods, 0.0)
+    choice = RangeChoice(planned_ranges(form, ranges, plan, methods), methods, 0.0)
     return Quantized(write_plan(form, ranges, plan), plan.method, table, choice, candidate.model)
 
 

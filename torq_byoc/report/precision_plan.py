@@ -20,6 +20,7 @@ def plan_facts(planned: Planned | None) -> dict[str, Any] | None:
         "int8": {"sqnr": planned.int8.sqnr, "cosine": planned.int8.cosine, "metric": planned.int8.metric},
         "int16_tensors": sorted(name for name in names if planned.plan.dtype_of(name) == "int16"),
         "other_ranges": sorted(name for name in names if planned.plan.dtype_of(name) == "int8"),
+        "room": planned.plan.room,
         "bf16_operators": sorted(planned.plan.nodes),
         "rewrites": [
             {"name": each.name, "places": list(each.places), "strength": each.strength}

@@ -83,6 +83,27 @@ def test_what_made_up_for_narrower_ranges_goes_with_them():
     assert planned.met and wide(planned.plan) == {"x"} == set(planned.plan.tensors)
 
 
+def test_half_of_what_is_reached_beyond_the_target_becomes_room():
+    """In one of eight fresh samples values behind the input go beyond all calibrated ones."""
+    stress = sets.heavy_tail(4)
+    model, data = prepare(stress.model), stress.data(16, 1004)
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=30.0))
+    assert planned.plan.room > 1 and planned.met
+    fresh = Judge(model, samples(model, stress.data(8, 2004)))
+    known = Judge(model, samples(model, {"x": data["x"][[0, 5, 10, 15]]}))
+    tight = quantize_model(model, data, plan=replace(planned.plan, room=1.0))
+    assert planned.reached.sqnr >= (known.of(tight).sqnr + 30.0) / 2 - 0.01
+    roomy = quantize_model(model, data, plan=planned.plan)
+    assert fresh.of(roomy).sqnr >= fresh.of(tight).sqnr + 0.5
+    short = plan_precision(model, data, price, PrecisionTarget(sqnr=planned.reached.sqnr + 0.4))
+    assert short.met and wide(short.plan) == {"x"} and short.plan.room == 1
+
+
+def test_a_plan_that_misses_its_target_gets_no_room():
+    model, data = residual_mismatch()
+    assert plan_precision(model, data, price, PrecisionTarget(sqnr=90.0)).plan.room == 1
+
+
 def test_nothing_is_done_where_8_bits_suffice():
     model, data = joined()
     planned = plan_precision(model, data, price, PrecisionTarget(sqnr=20.0))

@@ -15,5 +15,5 @@ many values again as were seen go beyond in one case of seven."""
 
 
 def headroom(seen: Statistics) -> Range:
-    """The smallest and the largest value, each ``ROOM`` times as far from zero; never on the other side of it."""
-    return Range(min(seen.exact.low, ROOM * seen.exact.low), max(seen.exact.high, ROOM * seen.exact.high))
+    """The smallest and the largest value, each ``ROOM`` times as far from zero."""
+    return seen.exact.widened(ROOM)

@@ -24,6 +24,10 @@ class Range:
         """Distance of its ends."""
         return self.high - self.low
 
+    def widened(self, factor: float) -> Range:
+        """Its ends ``factor >= 1`` times as far from zero; never on the other side of it."""
+        return Range(min(self.low, factor * self.low), max(self.high, factor * self.high))
+
 
 class Statistics:
     """Extremes, their moving average and a histogram of one tensor, in constant memory.

@@ -16,9 +16,9 @@ from torq_byoc.quantize.planning.price import Cost
 from torq_byoc.quantize.planning.sources import Source
 from torq_byoc.quantize.precision_plan import PrecisionPlan, TensorPrecision
 from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
+from torq_byoc.quantize.qdq.planned_ranges import Ranges
 from torq_byoc.quantize.qdq.quantizable import Quantizable
 from torq_byoc.quantize.qdq.scales import quantization_of_tensor
-from torq_byoc.quantize.qdq.writer import Ranges
 
 BF16_NOISE = 2.0**-15 / 12
 """Energy of rounding to 8 significant bits over the energy of the values: a step of 2**-7 of a value's binade."""

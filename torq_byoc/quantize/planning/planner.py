@@ -29,6 +29,7 @@ from torq_byoc.quantize.planning.noise import NoiseMeter, measured
 from torq_byoc.quantize.planning.price import Cost, Price
 from torq_byoc.quantize.planning.ranking import Step, ranked
 from torq_byoc.quantize.planning.reduced_plan import reduced_plan
+from torq_byoc.quantize.planning.room import with_room
 from torq_byoc.quantize.planning.search import Judged, Trial, cheapest
 from torq_byoc.quantize.planning.sources import rounded_weights, sources_of
 from torq_byoc.quantize.planning.target import PrecisionTarget, Reached
@@ -198,7 +199,7 @@ class _Question:
         tell("measure")
         steps = _ranking(trial, _spread(self.feeds, METER_SAMPLES))
         tell("search")
-        return trial.judged(cheapest(trial, steps))
+        return trial.judged(with_room(trial, cheapest(trial, steps)))
 
     def best_of(self, plans: Iterable[Judged]) -> Judged:
         """The cheapest plan that meets the target, the first of equals; the one that comes closest where none does."""

@@ -11,8 +11,9 @@ from torq_byoc.quantize.planning.price import Cost, Price, total
 from torq_byoc.quantize.planning.ranking import Step, plan_of
 from torq_byoc.quantize.planning.target import PrecisionTarget, Reached
 from torq_byoc.quantize.precision_plan import PrecisionPlan
+from torq_byoc.quantize.qdq.planned_ranges import Ranges
 from torq_byoc.quantize.qdq.quantizable import Quantizable
-from torq_byoc.quantize.qdq.writer import Ranges, write_plan
+from torq_byoc.quantize.qdq.writer import write_plan
 
 MOST_DROPS = 16
 """Sets of moves that are tried to be left out again."""
@@ -55,7 +56,7 @@ class Trial:
 
     def judged(self, plan: PrecisionPlan) -> Judged:
         """A plan with what it gives."""
-        return Judged(plan, self._of(plan), total(self.costs(plan)))
+        return Judged(plan, self.reached_by(plan), total(self.costs(plan)))
 
     def costs(self, plan: PrecisionPlan) -> Mapping[str, Cost]:
         """Costs of every operator under a plan."""
@@ -66,13 +67,14 @@ class Trial:
 
     def reached(self, steps: Iterable[Step]) -> Reached:
         """What the plan of some steps reaches."""
-        return self._of(plan_of(list(steps), self.base))
+        return self.reached_by(plan_of(list(steps), self.base))
 
     def met(self, steps: Iterable[Step]) -> bool:
         """Whether the plan of some steps meets the target."""
         return self.target.met(self.reached(steps))
 
-    def _of(self, plan: PrecisionPlan) -> Reached:
+    def reached_by(self, plan: PrecisionPlan) -> Reached:
+        """What a plan reaches."""
         key = plan.dumps()
         if key not in self._reached:
             floats = {*plan.nodes, *self.form.floats}

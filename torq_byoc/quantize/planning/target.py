@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -79,6 +79,19 @@ class PrecisionTarget:
         """Whether everything asked for is there."""
         wanted = ((self.sqnr, reached.sqnr), (self.cosine, reached.cosine), (self.least, reached.metric))
         return all(least is None or (found is not None and found >= least) for least, found in wanted)
+
+    def halfway_to(self, reached: Reached) -> PrecisionTarget:
+        """The target between this one, which is met, and what is reached."""
+
+        def middle(least: float | None, found: float | None) -> float | None:
+            return least if least is None or found is None else least + (found - least) / 2
+
+        return replace(
+            self,
+            sqnr=middle(self.sqnr, reached.sqnr),
+            cosine=middle(self.cosine, reached.cosine),
+            least=middle(self.least, reached.metric),
+        )
 
     def order(self, reached: Reached) -> tuple[float, float]:
         """What one of two plans has more of when neither meets the target."""

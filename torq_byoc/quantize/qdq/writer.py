@@ -16,11 +16,9 @@ from torq_byoc.quantize.precision_plan import PrecisionPlan
 from torq_byoc.quantize.qdq.builder import QdqBuilder
 from torq_byoc.quantize.qdq.integer_graph import IntegerGraph
 from torq_byoc.quantize.qdq.operands import LayerWeights, layer_weights, rounded_constant
+from torq_byoc.quantize.qdq.planned_ranges import Ranges, planned_ranges
 from torq_byoc.quantize.qdq.quantizable import Quantizable
 from torq_byoc.quantize.qdq.scales import quantization_of_tensors
-
-Ranges = Mapping[str, Mapping[str, Range]]
-"""By calibrator, then by tensor."""
 
 
 def write_plan(form: Quantizable, ranges: Ranges, plan: PrecisionPlan) -> onnx.ModelProto:
@@ -46,11 +44,7 @@ def written(
     plan.check_names(names, [node.name for node in whole.integer_nodes()])
     _check_followers(whole, plan)
 
-    def range_of(name: str) -> Range:
-        fixed = plan.range_of(name)
-        return ranges[plan.method_of(name, form.methods.get(name))][name] if fixed is None else Range(*fixed)
-
-    result = writer.write({name: range_of(name) for name in writer.graph.to_observe()})
+    result = writer.write(planned_ranges(form, ranges, plan, writer.graph.to_observe()))
     return result, writer.quantized
 
 
