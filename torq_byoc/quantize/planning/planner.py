@@ -8,7 +8,7 @@ and the cheaper plan is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -197,9 +197,9 @@ class _Question:
         if self.target.met(base.reached):
             return base
         tell("measure")
-        steps = _ranking(trial, _spread(self.feeds, METER_SAMPLES))
+        rankings = _rankings(trial, _spread(self.feeds, METER_SAMPLES))
         tell("search")
-        return trial.judged(with_room(trial, cheapest(trial, steps)))
+        return self.best_of(_found(trial, rankings))
 
     def best_of(self, plans: Iterable[Judged]) -> Judged:
         """The cheapest plan that meets the target, the first of equals; the one that comes closest where none does."""
@@ -220,8 +220,12 @@ def _spread(feeds: Sequence[Feed], count: int) -> list[Feed]:
     return [feeds[i] for i in np.unique(np.linspace(0, len(feeds) - 1, min(count, len(feeds))).astype(int))]
 
 
-def _ranking(trial: Trial, feeds: Sequence[Feed]) -> list[Step]:
-    """The moves against all causes of error in a trial's base plan, by gain over cost."""
+def _rankings(trial: Trial, feeds: Sequence[Feed]) -> Iterator[list[Step]]:
+    """The moves against all causes of error in a trial's base plan, by gain over cost; then all that widen tensors.
+
+    What a layer in bf16 leaves depends on its neighbours more than what 16 bits leave does: where the first ranking's
+    expectations fail, the second one's hold.
+    """
     form, ranges = trial.form, trial.ranges
     narrow, quantizations = written(form, ranges, trial.base)
     whole = all_weighted(form)
@@ -237,9 +241,17 @@ def _ranking(trial: Trial, feeds: Sequence[Feed]) -> list[Step]:
         rounded_weights(narrow, [source.node for source in sources if source.node]),
         [Rerun(form.model, feed) for feed in feeds],
     )
-    moves = [
-        *ranges_of(form, sources, meter, ranges),
-        *wider_tensors(form, sources, meter, ranges, prices),
-        *float_operators(form, floats, sources, meter, prices),
-    ]
-    return ranked(moves, measured(meter, sources, sum(layer_macs(form.model).values())))
+    noise = measured(meter, sources, sum(layer_macs(form.model).values()))
+    wider = [*wider_tensors(form, sources, meter, ranges, prices)]
+    floating = float_operators(form, floats, sources, meter, prices)
+    yield ranked([*ranges_of(form, sources, meter, ranges), *wider, *floating], noise)
+    yield ranked(wider, noise, least_gain=0.0)
+
+
+def _found(trial: Trial, rankings: Iterable[Sequence[Step]]) -> Iterator[Judged]:
+    """The cheapest plan of every ranking, up to the first that meets the target."""
+    for steps in rankings:
+        found = trial.judged(with_room(trial, cheapest(trial, steps)))
+        yield found
+        if trial.target.met(found.reached):
+            return

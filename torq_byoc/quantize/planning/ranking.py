@@ -11,7 +11,7 @@ from torq_byoc.quantize.planning.moves import LEAST_COST, Move
 from torq_byoc.quantize.precision_plan import PrecisionPlan
 
 LEAST_GAIN = 1e-3
-"""Share of the worst part's error below which a move is not worth its place in the plan."""
+"""Share of the worst part's error below which a move is usually not worth its place in a plan."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,13 @@ class Step:
     cost: float
 
 
-def ranked(moves: Sequence[Move], noise: Sequence[np.ndarray]) -> list[Step]:
+def ranked(moves: Sequence[Move], noise: Sequence[np.ndarray], least_gain: float = LEAST_GAIN) -> list[Step]:
     """All moves worth taking, in order.
 
     Args:
         moves: what can be done; of those about one cause each takes the place of the one before.
         noise: of every cause, one array of output parts each.
+        least_gain: share of the worst part's error below which a move is left out.
     """
     left = np.ones(len(noise))
     paid = np.zeros(len(noise))
@@ -46,7 +47,7 @@ def ranked(moves: Sequence[Move], noise: Sequence[np.ndarray]) -> list[Step]:
         for move in moves:
             change = _change(move, left[move.source], noise)
             gain = -float(change[worst])
-            if gain <= LEAST_GAIN * total[worst]:
+            if gain <= least_gain * total[worst]:
                 continue
             cost = max(move.cost - paid[move.source], LEAST_COST if move.cost else 0.0)
             worth = gain / cost if cost else np.inf

@@ -123,12 +123,14 @@ def _without_needless(trial: Trial, steps: list[Step]) -> list[Step]:
     """The steps without those that the target can do without.
 
     First what costs; then other ranges, which cut off what the samples hold little of, and unseen data perhaps more;
-    then what costs once more, for it may have been there to make up for these ranges.
+    where such go, what costs once more, for it may have been there to make up for them.
     """
     if not trial.met(steps):
         return steps
-    for costs in (True, False, True):
-        steps = _without_some(trial, steps, [step for step in steps if bool(step.move.cost) == costs])
+    steps = _without_some(trial, steps, [step for step in steps if step.move.cost])
+    wider = _without_some(trial, steps, [step for step in steps if not step.move.cost])
+    if len(wider) < len(steps):
+        return _without_some(trial, wider, [step for step in wider if step.move.cost])
     return steps
 
 
