@@ -14,7 +14,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize.planning.price import Cost, Price
 from torq_byoc.relay_patterns import lower_partitions, partition
 from torq_byoc.relay_patterns.coverage import BOUNDARY
-from torq_byoc.schedules.plan import schedule
+from torq_byoc.schedules.plan import Scheduler
 from torq_byoc.schedules.techniques import Techniques
 
 _ALONE = Techniques.without(("fusion", "residency"))
@@ -42,11 +42,9 @@ def price_for(config: NpuConfig) -> Price:
 
 
 def _costs(graph: OpGraph, config: NpuConfig) -> Iterator[tuple[str, Cost]]:
-    """Origin and cost of every operator on its own: without fused groups and tensors that stay in LRAM."""
-    nodes = {node.name: node for node in graph.nodes}
-    for entry in schedule(graph, config, effort=0, techniques=_ALONE).nodes:
-        node = nodes[entry.node]
-        yield node.origin, Cost(entry.estimate, _bytes(graph, node))
+    """Origin and cost of every operator on its own."""
+    for node, cost in Scheduler(graph, config, effort=0, techniques=_ALONE).alone():
+        yield node.origin, Cost(cost.cycles, _bytes(graph, node))
 
 
 def _bytes(graph: OpGraph, node: Node) -> float:

@@ -7,14 +7,14 @@ scheduled TIR function of each node (``regions``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.errors import ScheduleError, TorqError
-from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
+from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.chain import Unit, chained
-from torq_byoc.schedules.cost_model import CostWeights
+from torq_byoc.schedules.cost_model import Cost, CostWeights
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
 from torq_byoc.schedules.fusion.chain_search import fastest_chain
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
@@ -178,6 +178,13 @@ class Scheduler:
                 shared[key] = NodeModel(self.graph, node, replace(self.config, slices=slices))
             models[node.name] = shared[key]
         return models
+
+    def alone(self) -> Iterator[tuple[Node, Cost]]:
+        """Every node with what it costs on its own: not in a group, and with nothing resident; no tile is made."""
+        for index, node in enumerate(self.nodes):
+            choice = self._choice(index, frozenset())
+            assert choice is not None  # or the scheduler could not have been made
+            yield node, choice.cost
 
     def best(self) -> Plan:
         """The groups of the record, else residency and groups in turn, each chosen for what the other one was."""
