@@ -141,6 +141,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(Scheduler, "schedule", counting("tiled", Scheduler.schedule))
     monkeypatch.setattr(candidates, "generate", counting("generated", candidates.generate))
     monkeypatch.setattr(rivals, "WORTH_HALVING", float("inf"))  # one rival at a time
+    monkeypatch.setattr(rivals, "SHARES", ())
     return counts
 
 
@@ -195,9 +196,10 @@ def _planned(graph: OpGraph, planned: Callable[[Scheduler], Plan]) -> tuple[Plan
     return plan, candidates.generate(graph, scheduler.schedule(plan), NpuConfig()).timeline.total_cycles
 
 
-def test_the_fastest_chain_wins_where_the_sum_of_prices_misleads() -> None:
+def test_the_fastest_chain_wins_where_the_sum_of_prices_misleads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fusing the head with the layer before it saves what no price of either shows: its weights are loaded beside the
     layers before."""
+    monkeypatch.setattr(rivals, "SHARES", ())
     graph = _with_head(3, 24, 6, 384)
     (by_price, slower), (chain, faster) = (_planned(graph, p) for p in (Scheduler.best, _chained))
     assert chain.groups != by_price.groups and faster < slower
@@ -207,7 +209,8 @@ def test_the_fastest_chain_wins_where_the_sum_of_prices_misleads() -> None:
     assert again.generated.program.to_sections() == chosen.generated.program.to_sections()
 
 
-def test_the_fastest_chain_loses_harmlessly() -> None:
+def test_the_fastest_chain_loses_harmlessly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals, "SHARES", ())
     graph = _with_head(2, 32, 6, 256)
     (_, faster), (chain, slower) = (_planned(graph, p) for p in (Scheduler.best, _chained))
     assert chain.expected < _planned(graph, Scheduler.best)[0].expected and slower > faster
@@ -234,6 +237,23 @@ def test_in_larger_programs_a_chain_must_promise_more(
     monkeypatch.setattr(rivals, "PROMISING", promising)
     fastest_candidate(_with_head(3, 24, 6, 384), Options(), StageClock())
     assert counted["generated"] == programs
+
+
+def test_plans_for_less_memory_win_in_a_small_program_that_waits_for_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last layer's weights take most of the time: in less LRAM its last tile, which nothing hides, is smaller."""
+    graph = _with_head(6, 16, 4, 256)
+    fastest = _cycles(graph, Options())
+    monkeypatch.setattr(rivals, "SHARES", ())
+    assert fastest < 0.98 * _cycles(graph, Options())
+
+
+@pytest.mark.parametrize(("effort", "searches"), [(1, 1), (2, 1 + 2 + 1)])
+def test_elsewhere_they_are_tried_with_more_effort(
+    counted: Counter[str], monkeypatch: pytest.MonkeyPatch, effort: int, searches: int
+) -> None:
+    monkeypatch.setattr(rivals, "SHARES", (1 / 2, 1 / 4))
+    fastest_candidate(_chain(2, 32, 24), Options(effort=effort), StageClock())
+    assert counted["searches"] == searches
 
 
 def test_equal_plans_have_one_program(counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,12 @@ class CandidateSearch:
         self._laid_out: set[Settled] = set()
         self._failed: dict[Settled, LramOverflowError] = {}
 
+    def narrowed(self, share: float) -> CandidateSearch:
+        """The same search with less of the LRAM; candidates of both are found once."""
+        other = CandidateSearch(self.graph, self.options, self.clock, self.share * share)
+        other._priced, other._laid_out, other._failed = self._priced, self._laid_out, self._failed
+        return other
+
     def candidate(self, planned: Callable[[Scheduler], Plan], limit: float = float("inf")) -> Candidate | None:
         """Schedule with as much LRAM as leads to a layout; in the last resort without fused groups (effort 0).
 

@@ -20,6 +20,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.timing import dma_cycles
 from torq_byoc.schedules.plan import Scheduler
 from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.unit_plan import Plan
 
 PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
@@ -30,10 +31,12 @@ SMALL, LARGE = 1_000, 2_000
 other chain of groups is looked for."""
 MANY_TURNS, ONE_TURN = 12, 1
 """In which the groups of a chain are chosen, for small programs and for others."""
+SHARES = (1 / 2, 1 / 4, 1 / 8)
+"""Of the LRAM, for which other plans are made."""
 USUAL_EFFORT = 1
 """Effort whose candidates are rivals of those of more effort."""
 LESS_MEMORY_EFFORT = 2
-"""Effort from which on the plans of machines with less LRAM are tried."""
+"""Effort from which on the plans of machines with less LRAM are tried for all programs."""
 WORTH_HALVING = 0.02
 """Cycles in which programs are loaded over those of everything, from which on half the slices may be faster."""
 
@@ -43,8 +46,9 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
 
     Rivals without fused groups and, unless the program is large, with groups chosen for the chain as a whole are tried
     unless a record fixes the groups.  Those with half the slices (every slice loads programs of its own, so more slices
-    may take longer) and, from effort 2 on, with less LRAM are tried unless a record fixes a node.  From effort 2 on,
-    what the usual effort finds is a rival as well: a more thorough search may still be misled.
+    may take longer) and those with less LRAM are tried unless a record fixes a node: the latter from effort 2 on, and
+    for small programs that wait for transfers.  From effort 2 on, what the usual effort finds is a rival as well: a
+    more thorough search may still be misled.
 
     Args:
         graph: operators in topological order.
@@ -64,10 +68,12 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
 
 def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
     """The fastest of the candidates that a search of the requested effort leads to."""
-    chosen = _with_any_groups(graph, options, clock)
-    for rival_of in (_planned_with_less, _on_half_the_slices) if _is_free(graph, options) else ():
-        chosen = _faster(chosen, rival_of(graph, options, chosen, clock))
-    return chosen
+    search = CandidateSearch(graph, options, clock)
+    chosen = _with_any_groups(search)
+    if not _is_free(graph, options):
+        return chosen
+    chosen = _planned_with_less(search, chosen)
+    return _faster(chosen, _on_half_the_slices(graph, options, chosen, clock))
 
 
 def _faster(chosen: Candidate, rival: Candidate | None) -> Candidate:
@@ -82,12 +88,12 @@ def _attempted(make: Callable[..., Candidate | None], *arguments: Any) -> Candid
         return None
 
 
-def _with_any_groups(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
+def _with_any_groups(search: CandidateSearch) -> Candidate:
     """The fastest of what the search prefers, no groups at all, and the groups of the fastest chain."""
-    search = CandidateSearch(graph, options, clock)
     chosen = search.candidate(Scheduler.best)
     assert chosen is not None, "there is no limit to what it may cost"
-    if options.decisions and options.decisions.groups is not None:
+    decisions = search.options.decisions
+    if decisions and decisions.groups is not None:
         return chosen
     limit = PLAUSIBLE * chosen.schedule.expected
     chosen = _faster(chosen, _attempted(search.candidate, Scheduler.without_groups, limit))
@@ -103,16 +109,26 @@ def _of_fastest_chain(search: CandidateSearch, chosen: Candidate) -> Candidate |
     return search.candidate(lambda scheduler: scheduler.best_chain(turns), limit * chosen.schedule.expected)
 
 
-def _planned_with_less(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
-    """The fastest among the schedules for a half, a quarter, ... of the LRAM, as long as they are plausible."""
-    fastest, share = chosen, 0.5
-    while options.effort >= LESS_MEMORY_EFFORT:
-        search = CandidateSearch(graph, options, clock, share)
-        rival = _attempted(search.candidate, Scheduler.best, PLAUSIBLE * fastest.schedule.expected)
-        if rival is None:
-            break
-        fastest, share = _faster(fastest, rival), share / 2
-    return fastest
+def _planned_with_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
+    """The fastest of a candidate and the schedules for a half, a quarter, ... of the LRAM, where they are plausible."""
+    small = len(chosen.generated.program.jobs) <= SMALL
+    if not (search.options.effort >= LESS_MEMORY_EFFORT or (small and _waits_for_transfers(chosen))):
+        return chosen
+    plan = _longest_chain if small else Scheduler.best
+    for share in SHARES:
+        limit = PLAUSIBLE * chosen.schedule.expected
+        chosen = _faster(chosen, _attempted(search.narrowed(share).candidate, plan, limit))
+    return chosen
+
+
+def _longest_chain(scheduler: Scheduler) -> Plan:
+    return scheduler.best_chain(MANY_TURNS)
+
+
+def _waits_for_transfers(candidate: Candidate) -> bool:
+    """Whether transfers take longer than any slice's work, so that they should never wait for one another."""
+    timeline = candidate.generated.timeline
+    return timeline.dma_busy_cycles > timeline.slice_busy_cycles
 
 
 def _on_half_the_slices(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
