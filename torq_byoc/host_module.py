@@ -37,7 +37,10 @@ _WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
 
 @relax.expr_functor.mutator
 class _CallRewriter(relax.PyExprMutator):
-    """Calls of partitions become calls of the runtime with the program as a constant; extremes may be infinite."""
+    """Calls of partitions become calls of the runtime with the program as a constant; extremes may be infinite.
+
+    What is quantized may be NaN: it takes the code of zero, as on the NPU.  TVM leaves it to the CPU's conversion.
+    """
 
     def __init__(self, module: tvm.IRModule, programs: Mapping[str, bytes], runtime: str) -> None:
         super().__init__(module)
@@ -49,6 +52,8 @@ class _CallRewriter(relax.PyExprMutator):
         call = self.visit_expr_post_order(call)
         if getattr(call.op, "name", "") in ("relax.max", "relax.min") and str(call.ty.dtype) in _WIDER:
             return self._extreme(call)
+        if getattr(call.op, "name", "") == "relax.quantize":
+            return self._quantize(call)
         if not isinstance(call.op, tvm.ir.GlobalVar) or not is_npu_function(self.module[call.op]):
             return call
         blob = np.frombuffer(self.programs[call.op.name_hint], np.uint8)
@@ -63,6 +68,12 @@ class _CallRewriter(relax.PyExprMutator):
         wide = self.builder_.emit(relax.op.astype(call.args[0], _WIDER[dtype]))
         found = self.builder_.emit(relax.Call(call.op, [wide], call.attrs, call.ty_args, call.span))
         return relax.op.astype(found, dtype)
+
+    def _quantize(self, call: relax.Call) -> relax.Expr:
+        values, *parameters = call.args
+        zero = relax.const(0.0, str(values.ty.dtype))
+        numbers = self.builder_.emit(relax.op.where(relax.op.isnan(values), zero, values))
+        return relax.Call(call.op, [numbers, *parameters], call.attrs, call.ty_args, call.span)
 
 
 def with_runtime_calls(

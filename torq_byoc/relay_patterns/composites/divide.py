@@ -2,6 +2,10 @@
 
 bf16: multiplication by the reciprocal.  Integer: the divisor's 256 codes index two exact tables with the
 high and low part of its reciprocal; numerator times both, joined with the exact output multiplier.
+
+A divisor of zero has the largest reciprocal that the two parts hold.  Times any numerator but zero it saturates an
+int32, and the unit of reciprocals is small enough for an int32 that saturates to lie beyond all codes of the result:
+what is divided by zero takes the end of the codes on its side, as infinity does when it is quantized.
 """
 
 from __future__ import annotations
@@ -19,8 +23,12 @@ from torq_byoc.relay_patterns.composites.fixed_point import integer_rescale, to_
 from torq_byoc.relay_patterns.composites.integer_activation import quantization
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
-PART_BITS = 7
-"""1/n is high + low * 2**-PART_BITS, in units of 2**-15."""
+FRACTION_BITS = 22
+"""Most fraction bits of a reciprocal: times 255 codes it stays within an int32."""
+PART_BITS = 16
+"""A reciprocal is high * 2**PART_BITS + low, both int16."""
+INFINITE = (tables.INT16_MAX << PART_BITS) + tables.INT16_MAX
+"""What stands for one over zero, in units of a reciprocal: the largest number that has two such parts."""
 
 
 def lower(builder: GraphBuilder, x: str, y: str, out: QuantParams | None, origin: str) -> str:
@@ -33,7 +41,8 @@ def lower(builder: GraphBuilder, x: str, y: str, out: QuantParams | None, origin
         origin: the ONNX node.
 
     Returns:
-        Name of the output tensor.  A zero divisor counts as one code of y (integer) or 2**-127 (bf16).
+        Name of the output tensor.  x / 0 saturates by the sign of x, and 0 / 0 is the code of zero; in bf16 a divisor
+        of zero counts as 2**-127.
 
     Raises:
         UnsupportedOpError: an integer divisor wider than 8 bits.
@@ -50,17 +59,36 @@ def lower(builder: GraphBuilder, x: str, y: str, out: QuantParams | None, origin
             why=f"types {numerator.dtype.value} / {divisor.dtype.value}; a table has 512 entries",
             remedy="quantize the operands to 8 bits or keep the operator in bf16",
         )
+    quotient = numerator.scale / divisor.scale / out.scale
+    fraction_bits = _fraction_bits(quotient, out)
+    high, low = reciprocal_parts(divisor, fraction_bits)
+    centred = e.act(x, DType.INT16, integer_rescale(bias=-numerator.zero_point))
+    index = tables.exact_index(divisor.dtype.integer_range[0])
+    parts = []
+    for entries, unit in ((high, 1 << PART_BITS), (low, 1)):
+        part = e.table(y, tables.exact_table(entries), index, DType.INT16)
+        parts.append(e.mul(centred, part, DType.INT32, integer_rescale(unit, sum_bits=48)))
+    rescale = to_codes(math.ldexp(quotient, -fraction_bits), out, sum_bits=48, where=origin)
+    return e.sum2(parts[0], parts[1], (1, 1), out.dtype, rescale, out=out)
+
+
+def reciprocal_parts(divisor: QuantParams, fraction_bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """High and low parts of one over every code (less the zero point), ascending: int64[256] each."""
     low, high = divisor.dtype.integer_range
     counts = np.arange(low, high + 1) - divisor.zero_point
-    inverse = np.ldexp(1.0 / np.where(counts == 0, 1, counts), 15)
-    whole = np.clip(np.rint(inverse), -tables.INT16_MAX, tables.INT16_MAX)
-    rest = np.rint(np.ldexp(inverse - whole, PART_BITS))
-    centred = e.act(x, DType.INT16, integer_rescale(bias=-numerator.zero_point))
-    index = tables.exact_index(low)
-    parts = []
-    for entries, weight in ((whole, 1 << PART_BITS), (rest, 1)):
-        part = e.table(y, tables.exact_table(entries), index, DType.INT16)
-        parts.append(e.mul(centred, part, DType.INT32, integer_rescale(weight, sum_bits=48)))
-    factor = math.ldexp(numerator.scale / divisor.scale / out.scale, -15 - PART_BITS)
-    rescale = to_codes(factor, out, where=origin)
-    return e.sum2(parts[0], parts[1], (1, 1), out.dtype, rescale, out=out)
+    with np.errstate(divide="ignore"):
+        inverse = np.rint(np.minimum(np.ldexp(1.0 / counts, fraction_bits), INFINITE)).astype(np.int64)
+    half = 1 << (PART_BITS - 1)
+    upper = (inverse + half) >> PART_BITS
+    return upper, inverse - (upper << PART_BITS)
+
+
+def _fraction_bits(quotient: float, out: QuantParams) -> int:
+    """As many as leave what a product with ``INFINITE`` comes to beyond all codes of the result.
+
+    Args:
+        quotient: codes of the result that one code over one code comes to.
+        out: quantization of the result.
+    """
+    low, high = out.dtype.integer_range
+    return min(FRACTION_BITS, math.floor(math.log2(INFINITE * quotient / (high - low + 1))))
