@@ -63,6 +63,12 @@ class EvaluationData:
         for block in self._blocks:
             yield from samples(self._model, block(), "evaluation")
 
+    def spread(self, wanted: int) -> tuple[int, ...]:
+        """Numbers of at most so many samples, evenly spread, the first among them."""
+        if self.count <= wanted:
+            return tuple(range(self.count))
+        return tuple(sorted({index * self.count // wanted for index in range(wanted)}))
+
 
 def _blocks(source: str | Path | Arrays) -> Iterator[Callable[[], Arrays]]:
     """What reads the data, part by part."""

@@ -57,7 +57,7 @@ class Session:
 
     def __init__(self, stages: Stages, evaluation: EvaluationData, layer_samples: int, *, keep_outputs: bool) -> None:
         self._stages, self._evaluation, self._keep = stages, evaluation, keep_outputs
-        self._looked_at = _spread_over(evaluation.count, layer_samples)
+        self._looked_at = evaluation.spread(layer_samples)
         self._first = stages.prepared.graph.output[0].name
         self._programs, self._program_deviations = ProgramCheck(stages), tuple[Deviation, ...]()
         self.parts = output_parts(stages.prepared)
@@ -120,7 +120,11 @@ class Session:
             self.worst, self._least = index, least
 
     def remarks(self) -> tuple[str, ...]:
-        """What is not compared with the float model that a quantized one was made from, as a sentence."""
+        """What figures of layers do not say, or are not held against, as sentences."""
+        return (*self.layers.remarks(), *self._alone())
+
+    def _alone(self) -> tuple[str, ...]:
+        """What is not compared with the float model that a quantized one was made from."""
         rows = self.layers.rows() if self._stages.float_model else ()
         alone = [row.layer.node for row in rows if row.float_name is None]
         if not alone:
@@ -182,10 +186,3 @@ def _multiplies_bytes(model: onnx.ModelProto) -> bool:
 def _import_check(reference: FloatReference, stages: Stages) -> ImportCheck | None:
     """None where nobody runs the model as given."""
     return ImportCheck(reference, stages.prepared) if isinstance(reference, OnnxRuntime) else None
-
-
-def _spread_over(count: int, wanted: int) -> tuple[int, ...]:
-    """At most so many of ``count`` positions, evenly spread, the first among them."""
-    return (
-        tuple(sorted({index * count // wanted for index in range(wanted)})) if count > wanted else tuple(range(count))
-    )

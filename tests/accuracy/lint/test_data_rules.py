@@ -31,6 +31,31 @@ def test_the_first_node_that_makes_infinities_is_named() -> None:
     assert finding.where.startswith("exponential (Exp)") and "1 of 4" in finding.what
 
 
+def test_numbers_that_are_none_in_a_later_sample_alone() -> None:
+    """Logarithms of what is negative, but in the first sample."""
+    made = model([helper.make_node("Log", ["x"], ["y"], "logarithm")], {})
+    feeds = [{"x": np.array([[first, 1.0, 2.0, 3.0]], np.float32)} for first in (4.0, -1.0, 5.0, -2.0, 0.0)]
+    (finding,) = _of(Subject(made, made, feeds), "non-finite")
+    assert finding.severity is Severity.ERROR
+    assert finding.what == "3 of 12 values become NaN or infinite (in 3 of 5 samples)"
+
+
+def test_an_operand_is_wide_that_is_wide_in_one_sample() -> None:
+    made = model(
+        [
+            helper.make_node("Abs", ["x"], ["small"], "small"),
+            helper.make_node("Mul", ["x", "k"], ["large"], "large"),
+            helper.make_node("Concat", ["small", "large"], ["c"], "join", axis=1),
+            helper.make_node("Relu", ["c"], ["y"], "after"),
+        ],
+        {"k": np.float32(640)},
+    )
+    feeds: Feeds = [{"x": np.full((1, 4), value, np.float32)} for value in (0.001, 0.002, 1.0)]
+    precise = quantize_model(made, {"x": np.concatenate([feed["x"] / 10 for feed in feeds])})
+    assert _of(Subject(made, precise, feeds[:2]), "concat-ranges")
+    assert not _of(Subject(made, precise, [*feeds, {"x": np.full((1, 4), 30.0, np.float32)}]), "concat-ranges")
+
+
 def test_stored_nan() -> None:
     float_model = model(
         [helper.make_node("Add", ["x", "c"], ["y"])], {"c": np.array([1, np.nan, 2, np.inf], np.float32)}

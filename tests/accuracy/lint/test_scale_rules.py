@@ -162,6 +162,27 @@ def test_a_result_that_is_clipped(scale: float, count: int):
         assert found[0].what.startswith(f"{outside:.1%} of the values lie outside -0.5 .. 0.4961")
 
 
+def test_results_are_looked_at_in_every_sample():
+    """What the first sample alone would say is wrong both ways."""
+    quiet = {"x": NORMAL[0]["x"] / 16}
+    (finding,) = _scale_findings(_stored(1 / 256, 0), (quiet, *NORMAL, *NORMAL))
+    values = np.abs(np.rint(np.stack([quiet["x"], NORMAL[0]["x"], NORMAL[0]["x"]]) * 16) / 16)
+    assert finding.what.startswith(f"{float(np.mean(values > 0.5)):.1%} of the values lie outside")
+    assert finding.what.endswith("(over 3 samples)")
+    assert len(_scale_findings(_stored(0.25, 0), (quiet,))) == 1
+    assert _scale_findings(_stored(0.25, 0), (quiet, *NORMAL)) == []
+
+
+def test_numbers_without_a_code_are_named():
+    """The check may not take 0 / 0 for a result that is right."""
+    stored = _stored(1 / 16, 3, op_type="Log", name="logarithm")
+    found = lint(Subject(stored, stored, NORMAL))
+    (finding,) = [one for one in found if one.rule == "non-finite"]
+    codes = np.rint(NORMAL[0]["x"] * 16)
+    assert (finding.severity, finding.where) == (Severity.ERROR, "logarithm (Log), tensor a")
+    assert f"for the {int((codes < 0).sum())} that are NaN there is no code" in finding.what
+
+
 def test_a_clip_that_the_quantizer_does_is_none():
     """Zero at the lowest code is a relu; an end at 6 is a relu6."""
     identity = {"op_type": "Neg", "name": "neg"}

@@ -32,10 +32,10 @@ class Codes:
         return int(info.min), int(info.max)
 
     def quantize(self, values: np.ndarray) -> np.ndarray:
-        """Codes of real values: rounded half to even, saturated."""
+        """Codes of real values: rounded half to even, saturated; that of zero for NaN."""
         low, high = self.limits
         steps = np.rint(values.astype(np.float64) / self.scale) + self.zero_point
-        return np.clip(np.nan_to_num(steps, posinf=high, neginf=low), low, high).astype(self.dtype)
+        return np.clip(np.nan_to_num(steps, nan=self.zero_point, posinf=high, neginf=low), low, high).astype(self.dtype)
 
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
         """Real values of codes, in float64."""

@@ -21,6 +21,7 @@ from torq_byoc.accuracy.layers.code_use import CodeCensus, CodeUse
 from torq_byoc.accuracy.layers.codes import Codes
 from torq_byoc.accuracy.layers.layered import LayeredEvaluator
 from torq_byoc.accuracy.layers.layers import Layer, layers_of
+from torq_byoc.accuracy.layers.undefined_codes import UndefinedCodes
 from torq_byoc.accuracy.layers.wanted import wanted_of
 from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.accuracy.stages import Stages
@@ -106,6 +107,7 @@ class LayerCheck:
         self.layers = tuple(layer for layer in layers_of(stages) if layer.place or not is_float)
         self._wanted = wanted_of(stages, self.layers)
         self._precise = None if is_float else Float64Evaluator(stages.precise)
+        self._undefined = UndefinedCodes(stages.precise)
         self._model = stages.precise
         self._alone: LayeredEvaluator | None = None
         stored = {_stored(layer): layer for layer in self.layers}
@@ -118,6 +120,7 @@ class LayerCheck:
     def take(self, feeds: Mapping[str, np.ndarray]) -> None:
         """Run all stages on one sample."""
         wanted, precise = self._end_to_end(feeds)
+        self._undefined.take(precise)
         integers = self._run_integers(feeds)
         alone = self._run_alone(wanted, feeds)
         rounded = self._rounded.outputs(integers, feeds) if self._rounded else {}
@@ -138,6 +141,10 @@ class LayerCheck:
         """In the order of the model."""
         names = self._wanted.names if self._wanted else {}
         return tuple(tally.row(names.get(tally.layer.tensor)) for tally in self._tallies.values())
+
+    def remarks(self) -> tuple[str, ...]:
+        """What figures cannot say, as sentences."""
+        return self._undefined.remarks()
 
     def wanted(self, feeds: Mapping[str, np.ndarray]) -> Arrays:
         """What the float model has for the layers on one sample."""

@@ -1,6 +1,7 @@
 """Lint: what is wrong with a model or its data, found before any code is generated, all at once.
 
-A rule is a function from a ``Subject`` to findings, in a file of its own under ``rules``, and one line in ``RULES``.
+A rule is a function from a ``Subject`` to findings, or to a ``Watch`` of what the model computes on the samples, in a
+file of its own under ``rules``, and one line in ``RULES``.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from torq_byoc.accuracy.lint.rules.non_finite import non_finite
 from torq_byoc.accuracy.lint.rules.quantizer_pairs import quantizer_pairs
 from torq_byoc.accuracy.lint.rules.weight_codes import weight_codes
 from torq_byoc.accuracy.lint.subject import Subject
+from torq_byoc.accuracy.lint.watch import Watch
 
-__all__ = ["RULES", "LintFinding", "Severity", "Subject", "lint"]
+__all__ = ["RULES", "LintFinding", "Severity", "Subject", "Watch", "lint"]
 
-RULES: dict[str, Callable[[Subject], Iterable[LintFinding]]] = {
+RULES: dict[str, Callable[[Subject], Iterable[LintFinding] | Watch]] = {
     rule.__name__.replace("_", "-"): rule
     for rule in (
         non_finite,
@@ -51,6 +53,12 @@ _ORDER = list(Severity)
 
 
 def lint(subject: Subject) -> tuple[LintFinding, ...]:
-    """Findings of all rules, errors first."""
-    found = [finding for rule in RULES.values() for finding in rule(subject)]
+    """Findings of all rules, errors first.  The model runs once on every sample."""
+    made = [rule(subject) for rule in RULES.values()]
+    watches = [one for one in made if isinstance(one, Watch)]
+    for feed in subject.evaluation:
+        tensors = {**feed, **subject.evaluator.tensors(feed)}
+        for watch in watches:
+            watch.take(tensors)
+    found = [finding for one in made for finding in (one.findings() if isinstance(one, Watch) else one)]
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from torq_byoc.accuracy.lint.products import QuantizedProduct, quantized_products
-from torq_byoc.quantize.evaluation.evaluator import Arrays, Evaluator
+from torq_byoc.quantize.evaluation.evaluator import Evaluator
 from torq_byoc.quantize.evaluation.float64 import Float64Evaluator, evaluator_of
 
 Feed = Mapping[str, np.ndarray]
@@ -48,11 +48,6 @@ class Subject:
     def evaluator(self) -> Evaluator | Float64Evaluator:
         """Runs the prepared model in float."""
         return evaluator_of(self.prepared)
-
-    @cached_property
-    def first_run(self) -> Arrays:
-        """Every tensor of the prepared model on the first evaluation sample; empty without samples."""
-        return self.evaluator.tensors(self.evaluation[0]) if self.evaluation else {}
 
     def answers(self, feeds: Sequence[Feed]) -> np.ndarray:
         """The class with the largest score of the first output on each of some samples, int64 [samples]."""

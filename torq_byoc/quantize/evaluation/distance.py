@@ -16,7 +16,11 @@ def sqnr(reference: np.ndarray, found: np.ndarray) -> float:
     """
     wanted, given = _flat(reference), _flat(found)
     with np.errstate(all="ignore"):
-        noise, signal = float(np.square(given - wanted).sum()), float(np.square(wanted).sum())
+        return sqnr_of(float(np.square(wanted).sum()), float(np.square(given - wanted).sum()))
+
+
+def sqnr_of(signal: float, noise: float) -> float:
+    """``sqnr`` from the two sums of squares."""
     if noise == 0.0:
         return MOST_SQNR
     if signal == 0.0 or not np.isfinite(noise):

@@ -25,7 +25,10 @@ class DequantizeLinear(OpRun):
 
 
 class QuantizeLinear(OpRun):
-    """Divide, round half to even, add the zero point, saturate."""
+    """Divide, round half to even, add the zero point, saturate; NaN, which the standard leaves open, is the zero point.
+
+    So it is on the NPU and in the CPU part of a compiled model.
+    """
 
     op_domain = ""
     real: type[np.floating] = np.float64
@@ -48,6 +51,8 @@ class QuantizeLinear(OpRun):
         zero = 0 if zero_point is None else np.reshape(zero_point.astype(self.real), shape)
         limits = np.iinfo(dtype)
         codes = np.rint(x.astype(self.real, copy=False) / np.reshape(scale, shape).astype(self.real)) + zero
+        if np.isnan(np.min(codes, initial=0.0)):
+            codes = np.where(np.isnan(codes), zero, codes)
         return (np.clip(codes, limits.min, limits.max).astype(dtype),)
 
 

@@ -4,35 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from torq_byoc.accuracy.lint.finding import LintFinding, Severity
 from torq_byoc.accuracy.lint.subject import Subject
+from torq_byoc.accuracy.lint.watch import Watch
+from torq_byoc.quantize.evaluation.evaluator import Arrays
 
 FEWEST_CODES = 16
 """An operand that spans fewer steps of the result's scale has lost more than 4 of its 8 bits."""
 
 
-def concat_ranges(subject: Subject) -> Iterator[LintFinding]:
-    """Range of every operand on the first evaluation sample, in steps of the result's scale."""
-    scales = _result_scales(subject.precise)
-    for node in subject.prepared.graph.node:
-        scale = scales.get(node.output[0])
-        if node.op_type != "Concat" or scale is None:
-            continue
-        for name in node.input:
-            values = subject.first_run.get(name)
-            if values is None or values.dtype.kind != "f" or not values.any():
-                continue
-            steps = float(np.ptp(np.append(values, 0.0))) / scale
-            if steps < FEWEST_CODES:
+def concat_ranges(subject: Subject) -> Watch:
+    """Range of every operand over the samples, in steps of the result's scale."""
+    return _ConcatRanges(subject)
+
+
+class _ConcatRanges(Watch):
+    def __init__(self, subject: Subject) -> None:
+        scales = _result_scales(subject.precise)
+        nodes = [node for node in subject.prepared.graph.node if node.op_type == "Concat" and node.output[0] in scales]
+        self._operands = [(node.name, name, scales[node.output[0]]) for node in nodes for name in node.input]
+        self._spans: dict[str, tuple[float, float]] = {}
+
+    def take(self, tensors: Arrays) -> None:
+        """Widen the range of every operand, zero included."""
+        for name in {name for _, name, _ in self._operands}:
+            values = tensors.get(name)
+            if values is not None and values.dtype.kind == "f":
+                low, high = self._spans.get(name, (0.0, 0.0))
+                self._spans[name] = (float(values.min(initial=low)), float(values.max(initial=high)))
+
+    def findings(self) -> Iterator[LintFinding]:
+        """Operands that are not zero everywhere and span few steps."""
+        for node, name, scale in self._operands:
+            low, high = self._spans.get(name, (0.0, 0.0))
+            steps = (high - low) / scale
+            if 0 < steps < FEWEST_CODES:
                 loss = "all of it becomes zero" if steps < 0.5 else "most of its bits are lost"
                 yield LintFinding(
                     "concat-ranges",
                     Severity.WARNING,
-                    f"{node.name}, operand {name}",
+                    f"{node}, operand {name}",
                     f"the operand spans {steps:.2g} steps of the concatenation's scale {scale:.3g}"
                     f" (want {FEWEST_CODES}): {loss}",
                     "give the operands outputs of their own, or let `torq compile` split the concatenation",
