@@ -94,6 +94,17 @@ def test_even_powers_of_negative_numbers():
     assert apply("pow", x, exponent=3.0).astype(float).tolist() == [-8.0, -0.125, 27.0]
 
 
+@pytest.mark.parametrize("exponent", [3.0, 5.0, 7.0, -1.0, -3.0, -5.0])
+def test_odd_powers_keep_the_sign(exponent: float):
+    """So near zero and so far from it, too, that the sign is all that is left."""
+    positive = np.random.default_rng(7).uniform(0.1, 9, 200)
+    x = np.concatenate([-positive, positive]).astype(BF16)
+    assert ulps(apply("pow", x, exponent=exponent), exact(lambda v: v**exponent, x)) <= 2.1
+    ends = apply("pow", np.array([-1e-38, 1e-38, -1e38, 1e38]).astype(BF16), exponent=exponent).astype(np.float64)
+    far = ends[:2] if exponent < 0 else ends[2:]
+    assert np.sign(far).tolist() == [-1, 1] and (np.abs(far) > 1e37).all()
+
+
 @pytest.mark.parametrize(("name", "function"), [("sin", math.sin), ("cos", math.cos)])
 def test_sine_and_cosine(name: str, function):
     x = normal_bf16(2.0**-10, 50.0)

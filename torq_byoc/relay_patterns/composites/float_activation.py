@@ -98,7 +98,7 @@ def clip(e: Emitter, x: str, low: float = -math.inf, high: float = math.inf) -> 
 
 
 def power(e: Emitter, x: str, exponent: float = 2.0) -> str:
-    """Small whole powers by multiplication (any sign), others for x > 0 through the logarithm."""
+    """Small whole powers by multiplication, others through the logarithm of |x|; powers that are not whole for x > 0."""
     if exponent in (1.0, 2.0, 3.0, 4.0):
         square = e.mul(x, x, BF16) if exponent > 1 else x
         return square if exponent in (1.0, 2.0) else e.mul(square, x if exponent == 3.0 else square, BF16)
@@ -108,9 +108,10 @@ def power(e: Emitter, x: str, exponent: float = 2.0) -> str:
         return float_patterns.sqrt(e, x)
     if exponent == -0.5:
         return float_patterns.rsqrt(e, x)
-    if exponent == int(exponent) and int(exponent) % 2 == 0:
-        return float_patterns.power(e, e.act(x, BF16, mode="ABS"), exponent)
-    return float_patterns.power(e, x, exponent)
+    if exponent != int(exponent):
+        return float_patterns.power(e, x, exponent)
+    magnitude = float_patterns.power(e, e.act(x, BF16, mode="ABS"), exponent)
+    return magnitude if int(exponent) % 2 == 0 else e.mul(magnitude, _sign(e, x, zero=1.0), BF16)
 
 
 def sine(e: Emitter, x: str, phase: float = 0.0) -> str:
@@ -132,10 +133,10 @@ def rounded(e: Emitter, x: str) -> str:
     return e.act(e.act(x, DType.FP32, float_rescale(constant)), BF16, float_rescale(-constant))
 
 
-def _sign(e: Emitter, x: str) -> str:
-    """+-1 or 0: x times the largest power of two twice, clipped."""
+def _sign(e: Emitter, x: str, zero: float = 0.0) -> str:
+    """+-1, or ``zero`` (0 or 1): x times a large power of two twice, clipped."""
     huge = affine(e, x, 2.0**120, clip=(-1.0, 1.0))
-    return affine(e, huge, 2.0**120, clip=(-1.0, 1.0))
+    return affine(e, huge, 2.0**120, zero, clip=(-1.0, 1.0))
 
 
 RECIPES: dict[str, Callable[..., str]] = {
