@@ -14,6 +14,7 @@ PACKAGE = "torq_byoc"
 FLOORS = {
     "errors": 0,
     "files": 0,
+    "typed_data": 0,
     "npu_model": 1,
     "kernels": 2,
     "input_arrays": 2,
@@ -44,6 +45,7 @@ FLOORS = {
 WITHOUT = {
     "errors": {"tvm", "tvm_ffi", "onnx", "numpy"},
     "files": {"tvm", "tvm_ffi", "onnx", "numpy"},
+    "typed_data": {"tvm", "tvm_ffi", "onnx", "numpy"},
     "kernels": {"tvm", "tvm_ffi", "onnx"},
     "npu_model": {"tvm", "tvm_ffi", "onnx"},
 }

@@ -83,3 +83,16 @@ def test_a_bundle_holds_no_more_than_ordinary_files(workspace, tmp_path, capsys,
     bundle = write_bundle(["compile", str(workspace.model), str(tmp_path / "pipe"), "/dev/zero"], "trace")
     with zipfile.ZipFile(bundle) as archive:
         assert [name for name in archive.namelist() if name.startswith("inputs/")] == ["inputs/tiny.onnx"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_bundle_holds_a_file_once_and_files_of_one_name_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "data.npz").write_text(folder)
+    first, second = (str(tmp_path / folder / "data.npz") for folder in ("a", "b"))
+    bundle = write_bundle(["check", "--data", first, "--calib", first, "--metric", second], "trace")
+    with zipfile.ZipFile(bundle) as archive:
+        names = [name for name in archive.namelist() if name.startswith("inputs/")]
+        assert [archive.read(name).decode() for name in names] == ["a", "b"] and len(set(names)) == 2

@@ -34,10 +34,20 @@ def write_bundle(arguments: list[str], trace: str) -> Path:
         bundle.writestr("command.json", json.dumps(["torq", *arguments], indent=2))
         bundle.writestr("versions.json", json.dumps(_versions(), indent=2))
         bundle.writestr("trace.txt", trace.encode("utf-8", "backslashreplace"))
-        for argument in arguments:
+        for place, path in _places(arguments).items():
             with contextlib.suppress(TorqError):
-                bundle.writestr(f"inputs/{shown_name(Path(argument))}", read_ordinary(Path(argument), _INPUT))
+                bundle.writestr(place, read_ordinary(path, _INPUT))
     return Path(name)
+
+
+def _places(arguments: list[str]) -> dict[str, Path]:
+    """Where arguments stand in the bundle if they are files: each once, others of the same name in a folder apart."""
+    found: dict[str, Path] = {}
+    for position, argument in enumerate(dict.fromkeys(arguments)):
+        path = Path(argument)
+        place = f"inputs/{shown_name(path)}"
+        found[f"inputs/{position}/{shown_name(path)}" if place in found else place] = path
+    return found
 
 
 def _versions() -> dict[str, str]:

@@ -24,6 +24,7 @@ from torq_byoc.npu_model.config_data import content_hash
 from torq_byoc.npu_model.container import write_file_atomically
 from torq_byoc.npu_model.timing import Profile
 from torq_byoc.schedules.record import DecisionRecord, NodeOverride
+from torq_byoc.typed_data import typed
 
 FORMAT = 2
 RECORDS_FILE = Expected(ScheduleError, "the tuning records", "give a file that `torq tune --records` wrote", 256 << 20)
@@ -202,13 +203,13 @@ class RecordDatabase:
             ScheduleError: it is not JSON, not a database, of another format, or a record in it is malformed.
         """
         try:
-            parse_json(text)  # refuses keys that stand twice, of which msgspec takes the last
-            found = msgspec.json.decode(text.encode(), type=_Version)
+            data = parse_json(text)
+            found = typed(data, _Version)
             if found.format != FORMAT:
                 raise RECORDS_FILE.refusal(
                     where, f"they are of format {found.format}, this version reads format {FORMAT}"
                 )
-            return cls(msgspec.json.decode(text.encode(), type=_File).machines, where)
+            return cls(typed(data, _File).machines, where)
         except (ValueError, RecursionError) as problem:
             raise RECORDS_FILE.refusal(where, str(problem)) from problem
 

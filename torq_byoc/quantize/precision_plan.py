@@ -15,6 +15,7 @@ import msgspec
 
 from torq_byoc.errors import QuantizationError, choose_from
 from torq_byoc.files import Expected, parse_json, read_text
+from torq_byoc.typed_data import typed
 
 VERSION = 1
 LARGEST = 2.0**120
@@ -137,7 +138,7 @@ class PrecisionPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
             QuantizationError: it is not one, is of another version, or holds a range that is none.
         """
         try:
-            plan = msgspec.convert(parse_json(text), cls)
+            plan = typed(parse_json(text), cls)
         except (ValueError, RecursionError) as error:
             raise _unreadable(str(error)) from error
         if plan.version != VERSION:

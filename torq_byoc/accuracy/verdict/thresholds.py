@@ -40,6 +40,7 @@ import msgspec
 from torq_byoc.errors import AccuracyError, choose_from
 from torq_byoc.files import Expected, read_text
 from torq_byoc.npu_model.strict_yaml import parse_yaml
+from torq_byoc.typed_data import typed
 
 _FILE = Expected(AccuracyError, "the thresholds", "give a YAML file as docs/accuracy.md describes it", 1 << 20)
 
@@ -162,13 +163,21 @@ def thresholds_of(data: Mapping[str, Any]) -> Thresholds:
     Raises:
         msgspec.ValidationError: an unknown key, a wrong type, or a value out of range.
     """
-    found = msgspec.convert(data, Thresholds, strict=False)
+    found = typed(data, Thresholds, strict=False)
     given: list[msgspec.Struct] = [found.outputs, found.layers, found.labels, *found.metric.values()]
-    for limits, kind in ((found.outputs, OutputLimits), (found.layers, LayerLimits)):
-        given += [msgspec.convert(own, kind, strict=False) for own in limits.names.values()]
+    for section, limits, kind in (("outputs", found.outputs, OutputLimits), ("layers", found.layers, LayerLimits)):
+        given += [_named(f"{section}.names", name, own, kind) for name, own in limits.names.items()]
     for struct in given:
         _check_finite(struct)
     return found
+
+
+def _named(section: str, name: str, own: Mapping[str, float | str | None], kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """The limits that a section has for one name."""
+    try:
+        return msgspec.convert(own, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"{error} of {section}.names[{name!r}]") from error
 
 
 def _check_finite(limits: msgspec.Struct) -> None:
