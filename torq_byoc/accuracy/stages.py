@@ -105,6 +105,8 @@ def _left_out(partition: Partition) -> tuple[str, ...]:
 def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: CompiledModel | None = None) -> Stages:
     """Take a model through all stages.
 
+    A program that the verifier refuses is part of them: what is wrong with it is for the check to say.
+
     Args:
         model: as ``frontend.load_model`` returns it.
         options: machine, precision, calibration, decisions.
@@ -114,6 +116,7 @@ def stages_of(model: onnx.ModelProto, options: Options, *, name: str, compiled: 
     Raises:
         TorqError: anything wrong with the model or the options.
     """
+    options = replace(options, keep_refused=True)
     placement = place(model, options, StageClock())
     return Stages(
         original=model,

@@ -33,7 +33,8 @@ class Options:
 
     ``disabled_rewrites`` are names of rewrites that quantization leaves out (``quantize.automatic.NAMES``).
     ``profile`` is the timing profile whose tuning records count; without ``records`` it has no effect.  ``plan`` and
-    ``target`` are for mixed precision: what every tensor gets, or what the outputs have to reach.
+    ``target`` are for mixed precision: what every tensor gets, or what the outputs have to reach.  ``keep_refused`` keeps
+    a program that the verifier refuses, for a check that says what is wrong with it: it is refused again before it runs.
     """
 
     config: NpuConfig = field(default_factory=NpuConfig)
@@ -51,6 +52,7 @@ class Options:
     target: PrecisionTarget | None = None
     observe: Observer | None = None
     progress: Callable[[str], None] | None = None
+    keep_refused: bool = False
 
     @property
     def setting(self) -> Setting:

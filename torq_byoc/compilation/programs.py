@@ -38,8 +38,9 @@ def compile_graph(symbol: str, graph: OpGraph, options: Options, clock: StageClo
             options.observe(level, text)
     for entry in generated.ledger:
         clock.record_pass(entry.name, entry.seconds)
-    with clock.stage("verify"):
-        verify(generated.program, generated.steps)
+    if not options.keep_refused:
+        with clock.stage("verify"):
+            verify(generated.program, generated.steps)
     facts = PartitionFacts(
         symbol=symbol,
         lram_peak=generated.lram_peak,
