@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from tests.quantize.models import parsed
+from torq_byoc.errors import QuantizationError
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.automatic import quantize
 from torq_byoc.quantize.data import samples
@@ -83,3 +84,11 @@ def test_a_plan_says_it_again() -> None:
     again = quantize_model(model, DATA, plan=plan)
     (feed, *_) = samples(model, DATA)
     assert np.array_equal(*(float64_outputs(each, feed)["y"] for each in (again, found.model)))
+
+
+def test_what_it_leaves_is_no_reason_to_do_it_again() -> None:
+    model = model_of(DEPTHWISE.format(clamp="Relu(t)"))
+    (applied,) = quantize(model, DATA, method="minmax", disabled=["scale_outputs"]).rewrites
+    once = PlannedRewrite(applied.name, applied.places)
+    with pytest.raises(QuantizationError, match="equalize_depthwise"):
+        quantize_model(model, DATA, plan=PrecisionPlan(rewrites=(once, once)))

@@ -172,12 +172,12 @@ def thresholds_of(data: Mapping[str, Any]) -> Thresholds:
     return found
 
 
-def _named(section: str, name: str, own: Mapping[str, float | str | None], kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """The limits that a section has for one name."""
+def _named(place: str, name: str, own: Mapping[str, float | str | None], kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """The limits that a place of the file has for one name."""
     try:
         return msgspec.convert(own, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise msgspec.ValidationError(f"{error} of {section}.names[{name!r}]") from error
+        raise msgspec.ValidationError(f"{error} of `$.{place}[{name!r}]`") from error
 
 
 def _check_finite(limits: msgspec.Struct) -> None:

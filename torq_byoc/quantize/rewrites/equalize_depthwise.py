@@ -9,6 +9,7 @@ of ``t`` say more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,10 +20,10 @@ from torq_byoc.quantize.rewrites.candidate import Candidate, Proposal, Within, a
 from torq_byoc.quantize.rewrites.channel_places import MOST_FACTOR, Place, channel_places, scaled
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 
-LEAST_LOSS = 0.25
-"""Bits that a channel lacks on average, from which on it is done."""
 _HEADROOM = 1.25
 """How far below the largest channel the others stay: each may be larger in unseen data."""
+LEAST_LOSS = 1.1 * math.log2(_HEADROOM)
+"""Bits that a channel lacks on average, from which on it is done: more than what it leaves itself."""
 
 
 def equalize_depthwise(

@@ -98,7 +98,7 @@ def clip(e: Emitter, x: str, low: float = -math.inf, high: float = math.inf) -> 
 
 
 def power(e: Emitter, x: str, exponent: float = 2.0) -> str:
-    """Small whole powers by multiplication, others through the logarithm of |x|; powers that are not whole for x > 0."""
+    """Small whole powers by multiplication, others through the logarithm of |x|, those that are not whole for x > 0."""
     if exponent in (1.0, 2.0, 3.0, 4.0):
         square = e.mul(x, x, BF16) if exponent > 1 else x
         return square if exponent in (1.0, 2.0) else e.mul(square, x if exponent == 3.0 else square, BF16)
