@@ -33,8 +33,10 @@ class Options:
 
     ``disabled_rewrites`` are names of rewrites that quantization leaves out (``quantize.automatic.NAMES``).
     ``profile`` is the timing profile whose tuning records count; without ``records`` it has no effect.  ``plan`` and
-    ``target`` are for mixed precision: what every tensor gets, or what the outputs have to reach.  With ``keep_refused``
-    a program that the verifier refuses is kept, for a check that says what is wrong with it: no runtime runs it.
+    ``target`` are for mixed precision: what every tensor gets, or what the outputs have to reach.
+
+    With ``keep_refused`` a program that the verifier refuses is kept, for a check that says what is wrong with it; no
+    runtime runs it.
     """
 
     config: NpuConfig = field(default_factory=NpuConfig)

@@ -63,3 +63,17 @@ def joined() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     ]
     weights = {"w1": _weights(rng, 3, 4), "w2": _weights(rng, 5, 4), "w3": _weights(rng, 2, 8)}
     return _model(nodes, weights, 4, 2), {"x": rng.standard_normal((2, 4, SIZE, SIZE)).astype(np.float32)}
+
+
+def depthwise() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A depthwise convolution of channels of very unlike sizes, and a convolution."""
+    rng = np.random.default_rng(2)
+    sizes = np.exp2(-np.arange(8.0)).reshape(8, 1, 1, 1)
+    nodes = [
+        _conv("x", "w1", "a"),
+        helper.make_node("Relu", ["a"], ["b"], name="b"),
+        helper.make_node("Conv", ["b", "w2"], ["c"], name="c", pads=[1] * 4, group=8),
+        _conv("c", "w3", "y"),
+    ]
+    weights = {"w1": _weights(rng, 8, 4) * sizes, "w2": _weights(rng, 8, 1) / sizes, "w3": _weights(rng, 4, 8)}
+    return _model(nodes, weights, 4, 4), {"x": rng.standard_normal((4, 4, SIZE, SIZE)).astype(np.float32)}

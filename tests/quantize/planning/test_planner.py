@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from benchmarks.accuracy import sets
 from tests.quantize.models import scales_of
-from tests.quantize.planning.models import heavy_tail, joined, residual_mismatch
+from tests.quantize.planning.models import depthwise, heavy_tail, joined, residual_mismatch
 from torq_byoc.errors import AccuracyError, QuantizationError
 from torq_byoc.frontend import prepare
 from torq_byoc.quantize import quantize_model
@@ -196,6 +196,17 @@ def test_rewrites_are_planned_for_kept_in_the_plan_and_can_be_left_out():
     assert without.reached == disabled.reached and disabled.plan.rewrites == () and not disabled.met
     plain = plan_precision(model, data, price, target, disabled=["equalize_channels"])
     assert plain.plan.rewrites == () and (wide(plain.plan) or plain.plan.nodes)
+
+
+@pytest.mark.parametrize("disabled", [[], ["equalize_depthwise"]])
+def test_8_bits_everywhere_are_the_same_figure_when_the_plan_is_given_back(disabled):
+    """They have the rewrite that loses nothing where the plan has it, whatever else the plan does."""
+    model, data = depthwise()
+    planned = plan_precision(model, data, price, PrecisionTarget(sqnr=60.0), disabled=disabled)
+    assert [entry.name for entry in planned.plan.rewrites] == ([] if disabled else ["equalize_depthwise"])
+    again = judged_plan(model, data, PrecisionPlan.loads(planned.plan.dumps()), price)
+    assert (again.int8, again.int8_cost) == (planned.int8, planned.int8_cost)
+    assert again.reached == planned.reached != planned.int8
 
 
 def test_disabled_bias_correction_stays_so_in_the_plan():

@@ -39,7 +39,7 @@ from torq_byoc.quantize.qdq.writer import write_plan, written
 from torq_byoc.quantize.quantization import quantization_of
 from torq_byoc.quantize.quantized import AppliedRewrite
 from torq_byoc.quantize.rewrite_search import have_reason, search_rewrites
-from torq_byoc.quantize.rewrites import Candidate
+from torq_byoc.quantize.rewrites import CERTAIN, Candidate
 from torq_byoc.quantize.rewrites.candidate import quantizable_candidate
 from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
 from torq_byoc.quantize.rewrites.replay import replayed
@@ -145,7 +145,8 @@ def judged_plan(
 ) -> Planned:
     """What a given plan gives, without the rewrites that are disabled (see ``reduced_plan``).
 
-    Without a target every plan will do.
+    Without a target every plan will do.  8 bits everywhere have those of the plan's rewrites that lose nothing, as they
+    had when the plan was made.
 
     Raises:
         CalibrationError: the data does not fit the model.
@@ -155,9 +156,9 @@ def judged_plan(
     question = _Question.about(model, calibration, price, target or PrecisionTarget())
     plan = reduced_plan(plan, disabled, model, question.feeds)
     base = PrecisionPlan(method=plan.method, correct_biases=plan.correct_biases)
-    plain = question.trial(Candidate(model), base, plan.methods)
-    trial = plain
-    if plan.rewrites:
+    certain = tuple(entry for entry in plan.rewrites if entry.name in {rewrite.name for rewrite in CERTAIN})
+    trial = plain = question.trial(replayed(model, question.feeds, certain), base, plan.methods)
+    if plan.rewrites != certain:
         trial = question.trial(replayed(model, question.feeds, plan.rewrites), base, plan.methods)
     return question.answer(trial.judged(plan), plain.judged(base))
 
