@@ -172,17 +172,53 @@ def test_a_model_with_scales_is_held_against_itself_and_the_answer_says_so(tmp_p
     assert found["against"] == "the same model in real arithmetic" and "--float-model" in found["not_proven"]
 
 
+@pytest.mark.parametrize(
+    ("tensor", "layer", "reader"),
+    [("w2_scale", "conv2", "conv2"), ("x_scale", "x", "conv1"), ("y_scale", "dense", "dense")],
+)
+def test_scales_that_are_damaged_are_cut_out_with_their_part_of_the_float_model(
+    tensor, layer, reader, tmp_path, capsys, monkeypatch
+):
+    onnx.save(damaged(quantized(), tensor, lambda v: v / 4), tmp_path / "q.onnx")
+    onnx.save(chain(), tmp_path / "f.onnx")
+    np.savez(tmp_path / "d.npz", **data(3, seed=9))
+    arguments = ("check", tmp_path / "q.onnx", "--data", tmp_path / "d.npz", "--float-model", tmp_path / "f.onnx")
+    cut = torq(capsys, *arguments, "--bisect", tmp_path / "cut", "--json").json["cut"]
+    assert cut["fails_alike"] and cut["nodes"] == [reader]
+    monkeypatch.chdir(tmp_path / "cut")
+    again = torq(capsys, *cut["command"].split()[1:], "--json")
+    assert again.code == 1 and again.json["against"] == "the float model that it was made from"
+    assert next(one["node"] for one in again.json["deviations"] if one["local"]) == layer
+    float_part = onnx.load("float.onnx").graph
+    assert sum(node.op_type in ("Conv", "MatMul", "Gemm") for node in float_part.node) == 1
+
+
+def test_what_cannot_be_cut_out_ends_no_check(tmp_path, capsys, monkeypatch):
+    """A float model that has no part like the layer, as when its names were changed all around it."""
+    monkeypatch.setattr("torq_byoc.accuracy.cutter.float_part.FloatSide.part", lambda side, window: None)
+    onnx.save(damaged(quantized(), "w2_scale", lambda v: v / 4), tmp_path / "q.onnx")
+    onnx.save(chain(), tmp_path / "f.onnx")
+    np.savez(tmp_path / "d.npz", **data(3, seed=9))
+    arguments = ("check", tmp_path / "q.onnx", "--data", tmp_path / "d.npz", "--float-model", tmp_path / "f.onnx")
+    given = (*arguments, "--bisect", tmp_path / "cut")
+    result = torq(capsys, *given)
+    assert result.code == 1 and not (tmp_path / "cut").exists()
+    why = "none is cut out: the layer cannot be cut out (conv2: the float model has no such part)"
+    assert result.out.splitlines()[-1] == why
+    found = torq(capsys, *given, "--json").json
+    assert found["cut"] is None and found["not_cut"] in why and found["cause"]["node"] == "conv2"
+
+
 def test_the_float_model_shows_damage(tmp_path, capsys):
     onnx.save(damaged(quantized(), "w2_scale", lambda v: 3 * v), tmp_path / "q.onnx")
     onnx.save(chain(), tmp_path / "f.onnx")
     np.savez(tmp_path / "d.npz", **data(3, seed=9))
     arguments = ("check", tmp_path / "q.onnx", "--data", tmp_path / "d.npz", "--float-model", tmp_path / "f.onnx")
-    result = torq(capsys, *arguments, "--bisect", tmp_path / "cut")
+    result = torq(capsys, *arguments)
     assert result.code == 1
     lines = result.out.splitlines()
     assert "3 samples against the float model that it was made from (onnxruntime" in lines[0]
     assert any(line.startswith("cause: conv2 (quantization): Conv alone has") for line in lines)
-    assert "none is cut out" in lines[-1] and not (tmp_path / "cut").exists()
     found = torq(capsys, *arguments, "--json").json
     assert [layer["float_name"] for layer in found["layers"]] == ["x", "r1", "r2", "g", "f", "y"]
     assert found["not_proven"] == "" and found["cause"]["node"] == "conv2"

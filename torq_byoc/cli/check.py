@@ -94,7 +94,7 @@ def command(
             layer_samples=layer_samples,
             step=step,
         )
-        cut = _cut(stages, result, data, folder, step) if folder else None
+        cut, whole = _cut(stages, result, data, folder, step) if folder else (None, "")
     found = result_data(result)
     if report:
         from torq_byoc.report.page.accuracy import accuracy_page
@@ -106,28 +106,33 @@ def command(
         if report:
             click.echo(f"wrote {report}")
         if folder:
-            click.echo(f"wrote {folder}: {cut['command']}" if cut else "no layer is wrong by itself: none is cut out")
-    written = {"report": str(report) if report else None, "cut": cut}
+            click.echo(f"wrote {folder}: {cut['command']}" if cut else f"none is cut out: {whole}")
+    written = {"report": str(report) if report else None, "cut": cut, "not_cut": whole or None}
     return Outcome({**found, **written}, 0 if result.passed else 1)
 
 
 def _cut(
     stages: Stages, result: CheckResult, data: Path, folder: Path, step: Callable[[str], None]
-) -> dict[str, Any] | None:
-    """Cut the first layer out that is wrong by itself; what JSON says of it."""
+) -> tuple[dict[str, Any] | None, str]:
+    """Cut the first layer out that is wrong by itself: what JSON says of it, or why there is none."""
     from itertools import islice
 
     from torq_byoc.accuracy.cutter.files import bisect, contents
     from torq_byoc.accuracy.evaluation_data import EvaluationData
+    from torq_byoc.errors import AccuracyError
 
     step("cutting the failing layer out")
     feeds = next(islice(EvaluationData(stages.prepared, data), result.worst_sample, None))
-    made = bisect(stages, result.deviations, feeds, folder)
+    try:
+        made = bisect(stages, result.deviations, feeds, folder)
+    except AccuracyError as error:  # what the check found is no less worth
+        return None, f"{error.what} ({error.where}: {error.why})"
     if made is None:
-        return None
-    return {
+        return None, "no layer is wrong by itself"
+    told = {
         "folder": str(folder),
         "nodes": list(made.nodes),
         "fails_alike": made.found is not None,
         "command": contents(made)[1],
     }
+    return told, ""

@@ -2,9 +2,11 @@
 
 The cut is made around a layer that is wrong by itself.  Which model it is cut from depends on where the error arises:
 the model as given for import, the float model for quantization (its ranges come from the layer's own operands over the
-calibration data), the quantized model for everything behind.  Each cut is checked like any model, and the first one
-that fails in the same stage is taken, compiled as the model was or else without rewrites of the quantizer, on the
-scheduler's own decisions or else on those of the whole model.
+calibration data), the quantized model for everything behind, and for scales that it came with: there the float model's
+values are the operands, and its part of the same layers is what the cut is held against.
+
+Each cut is checked like any model, and the first one that fails in the same stage is taken, compiled as the model was
+or else without rewrites of the quantizer, on the scheduler's own decisions or else on those of the whole model.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import numpy as np
 import onnx
 
 from torq_byoc.accuracy.causes.attribution import layer_deviations
+from torq_byoc.accuracy.cutter.float_part import FloatSide
 from torq_byoc.accuracy.cutter.window import Cutter, Window
 from torq_byoc.accuracy.deviation import Deviation, Stage
+from torq_byoc.accuracy.layers.float_model import with_float_model
 from torq_byoc.accuracy.layers.import_check import ImportCheck
 from torq_byoc.accuracy.layers.layer_check import LayerCheck
 from torq_byoc.accuracy.programs.program_check import ProgramCheck
@@ -47,6 +51,7 @@ class Cut:
         data: real values of its inputs, one sample.
         expected: its outputs on them, by the reference of the stage.
         calibration: operands of the calibration data; None where the model carries its scales or needs none.
+        float_model: what scales that the model came with are held against; None in all other cases.
         options: what it is compiled for.
         wanted: the deviation that was to be shown.
         found: the one that it shows; None when no cut fails by itself: the layer alone is right.
@@ -57,6 +62,7 @@ class Cut:
     data: Arrays
     expected: Arrays
     calibration: Arrays | None
+    float_model: onnx.ModelProto | None
     options: Options
     wanted: Deviation
     found: Deviation | None
@@ -75,18 +81,44 @@ def cut(stages: Stages, deviation: Deviation, feeds: Mapping[str, np.ndarray]) -
     """
     source = _source(stages, deviation.stage)
     node = _node_of(source, deviation)
+    if deviation.stage is Stage.QUANTIZATION and stages.carries_scales:
+        return _best(_beside_float(stages, source, node, deviation, feeds), node, "the float model has no such part")
     values = _values(source, deviation.stage, feeds)
     collected = _Operands(stages, source) if deviation.stage is Stage.QUANTIZATION else None
+    cuts = (
+        _made(window, values, collected, None, options, deviation)
+        for window in Cutter(source).windows(node)
+        for options in _options(stages, deviation.stage, window)
+    )
+    return _best(cuts, node, "it has more than three operators")
+
+
+def _best(cuts: Iterator[Cut], node: str, why: str) -> Cut:
+    """The first cut that fails, else the first one.
+
+    Raises:
+        AccuracyError: there is none.
+    """
     first: Cut | None = None
-    for window in Cutter(source).windows(node):
-        for options in _options(stages, deviation.stage, window):
-            made = _made(window, values, collected, options, deviation)
-            if made.found:
-                return made
-            first = first or made
+    for made in cuts:
+        if made.found:
+            return made
+        first = first or made
     if first is None:
-        raise AccuracyError("the layer cannot be cut out", where=node, why="it has more than three operators")
+        raise AccuracyError("the layer cannot be cut out", where=node, why=why)
     return first
+
+
+def _beside_float(
+    stages: Stages, source: onnx.ModelProto, node: str, deviation: Deviation, feeds: Mapping[str, np.ndarray]
+) -> Iterator[Cut]:
+    """Cuts of a model with scales of its own, each with the part of its float model."""
+    side = FloatSide(stages, feeds)
+    options = next(_options(stages, Stage.ROUNDING, Window((), source, {})))
+    for window in Cutter(source).windows(node):
+        part = side.part(window)
+        if part is not None:
+            yield _made(window, side.values, None, part, options, deviation)
 
 
 def _source(stages: Stages, stage: Stage) -> onnx.ModelProto:
@@ -97,10 +129,12 @@ def _source(stages: Stages, stage: Stage) -> onnx.ModelProto:
 
 
 def _node_of(model: onnx.ModelProto, deviation: Deviation) -> str:
-    """The operator at fault by its name in the model to cut."""
+    """The operator at fault by its name in the model to cut; of an input, the first one that reads it."""
     names = {node.name for node in model.graph.node}
     maker = producers(model.graph).get(deviation.tensor)
-    return deviation.node if deviation.node in names or maker is None else maker.name
+    if deviation.node in names or maker is not None:
+        return deviation.node if deviation.node in names or maker is None else maker.name
+    return next((node.name for node in Cutter(model).readers_of(deviation.tensor)), deviation.node)
 
 
 def _values(model: onnx.ModelProto, stage: Stage, feeds: Mapping[str, np.ndarray]) -> Arrays:
@@ -162,7 +196,12 @@ def _part_of(plan: PrecisionPlan, window: Window) -> PrecisionPlan:
 
 
 def _made(
-    window: Window, values: Mapping[str, np.ndarray], collected: _Operands | None, options: Options, wanted: Deviation
+    window: Window,
+    values: Mapping[str, np.ndarray],
+    collected: _Operands | None,
+    float_model: onnx.ModelProto | None,
+    options: Options,
+    wanted: Deviation,
 ) -> Cut:
     kinds = {value.name: value.type.tensor_type.elem_type for value in window.model.graph.input}
     data = {
@@ -172,9 +211,9 @@ def _made(
     calibration = collected.of(window) if collected else None
     if collected:
         options = replace(options, calibration=calibration)
-    expected = _values(window.model, wanted.stage, data)
+    expected = _values(float_model or window.model, wanted.stage, data)
     outputs = {value.name: expected[value.name] for value in window.model.graph.output}
-    made = Cut(window.model, window.nodes, data, outputs, calibration, options, wanted, None)
+    made = Cut(window.model, window.nodes, data, outputs, calibration, float_model, options, wanted, None)
     try:
         return _checked(made)
     except TorqError:
@@ -190,6 +229,8 @@ def _checked(made: Cut) -> Cut:
         tensors = {name for graph in clean.graphs.values() for name in graph.tensors}
         options = replace(options, decisions=options.decisions.restricted_to(nodes, tensors))
     stages = stages_of(made.model, options, name="cut")
+    if made.float_model is not None:
+        stages = with_float_model(stages, made.float_model)
     found = (d for d in _deviations(stages, made) if d.local and d.stage == made.wanted.stage)
     return replace(made, options=options, found=next(found, None))
 

@@ -17,7 +17,7 @@ from torq_byoc.files import new_folder, write_together
 from torq_byoc.npu_model.presets import preset_names, to_yaml
 from torq_byoc.npz import npz_bytes
 
-MODEL, DATA, EXPECTED = "cut.onnx", "cut.npz", "expected.npz"
+MODEL, DATA, EXPECTED, FLOAT = "cut.onnx", "cut.npz", "expected.npz", "float.onnx"
 COMMAND = "command.txt"
 
 
@@ -25,8 +25,6 @@ def bisect(
     stages: Stages, deviations: Sequence[Deviation], feeds: Mapping[str, np.ndarray], folder: Path
 ) -> Cut | None:
     """Cut out the first layer that is wrong by itself and write its files: defects before errors of quantization.
-
-    Scales that a model came with are none of these: there is nothing to be made of the float model that shows them.
 
     Args:
         stages: of the failing model.
@@ -41,8 +39,7 @@ def bisect(
         AccuracyError: the layer cannot be cut out.
         EnvironmentProblem: a file cannot be written.
     """
-    of_us = (d for d in deviations if d.local and not (stages.carries_scales and d.stage is Stage.QUANTIZATION))
-    local = sorted(of_us, key=lambda one: one.stage is Stage.QUANTIZATION)
+    local = sorted((d for d in deviations if d.local), key=lambda one: one.stage is Stage.QUANTIZATION)
     if not local:
         return None
     made = cut(stages, local[0], feeds)
@@ -80,6 +77,9 @@ def contents(made: Cut) -> tuple[dict[str, bytes], str]:
         EXPECTED: npz_bytes(made.expected),
     }
     words = ["torq", "check", MODEL, "--data", DATA]
+    if made.float_model is not None:
+        files[FLOAT] = made.float_model.SerializeToString(deterministic=True)
+        words += ["--float-model", FLOAT]
     if options.precision != "auto":
         words += ["--precision", options.precision]
     if made.calibration is not None:
@@ -100,10 +100,11 @@ def contents(made: Cut) -> tuple[dict[str, bytes], str]:
         words += ["--disable-pass", name]
     if options.effort != 1:
         words += ["--effort", str(options.effort)]
-    if made.wanted.stage is Stage.QUANTIZATION:
+    if made.calibration is not None:
         for name in options.disabled_rewrites:
             words += ["--disable-rewrite", name]
         words += ["--calibration-method", options.calibration_method]
+    if made.wanted.stage is Stage.QUANTIZATION:
         files["cut.yaml"] = f"layers: {{min_local_sqnr: {MIN_LOCAL_SQNR}}}\n".encode()
         words += ["--thresholds", "cut.yaml"]
     return files, shlex.join(words)

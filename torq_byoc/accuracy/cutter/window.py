@@ -53,7 +53,7 @@ class Cutter:
         """Cuts around a node, smaller ones first: its layer, then with the layer before and the one behind."""
         core = self._layer(self._named(node))
         before = [self._layer(maker) for name in self._sources(core) if (maker := self._operator_behind(name))]
-        behind = [self._layer_of_reader(reader) for reader in self._followers(core[-1])]
+        behind = [self._layer_of_reader(reader) for name in core[-1].output for reader in self.readers_of(name)]
         candidates = [core, *([*one, *core] for one in before), *([*core, *one] for one in behind)]
         candidates += [[*one, *core, *other] for one in before for other in behind]
         seen = set()
@@ -115,9 +115,9 @@ class Cutter:
             maker = self._makers.get(maker.input[0])
         return maker
 
-    def _followers(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-        """Operators that read a result, under any quantization."""
-        waiting = [name for name in node.output if name]
+    def readers_of(self, name: str) -> Iterator[onnx.NodeProto]:
+        """Operators that read a tensor, under any quantization."""
+        waiting = [name] if name else []
         while waiting:
             for reader in self._readers.get(waiting.pop(), []):
                 if reader.op_type in _QUANTIZATIONS:

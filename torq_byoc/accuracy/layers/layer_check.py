@@ -139,8 +139,12 @@ class LayerCheck:
 
     def rows(self) -> tuple[LayerRow, ...]:
         """In the order of the model."""
-        names = self._wanted.names if self._wanted else {}
+        names = self.float_names()
         return tuple(tally.row(names.get(tally.layer.tensor)) for tally in self._tallies.values())
+
+    def float_names(self) -> Mapping[str, str]:
+        """Tensors of the float model by layer, for those that it has; known from the first sample on."""
+        return self._wanted.names if self._wanted else {}
 
     def remarks(self) -> tuple[str, ...]:
         """What figures cannot say, as sentences."""
