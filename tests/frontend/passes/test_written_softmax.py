@@ -55,6 +55,27 @@ def test_another_axis_and_no_maximum() -> None:
     assert prepared.graph.node[0].attribute[0].i == 1
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "kinds"),
+    [
+        ([2, 3, 4, 5], 1, ["Transpose", "Softmax", "Transpose"]),
+        ([2, 3, 4, 5], -2, ["Transpose", "Softmax", "Transpose"]),
+        ([2, 3, 4, 5], 3, ["Softmax"]),
+        ([2, 3, 1, 1], 1, ["Softmax"]),
+    ],
+)
+def test_where_softmax_still_ran_over_all_axes_behind_its_own(shape: list[int], axis: int, kinds: list[str]) -> None:
+    nodes = [
+        node("ReduceMax", ["x"], "m", "max", axes=[axis]),
+        node("Sub", ["x", "m"], "d", "sub"),
+        node("Exp", ["d"], "e", "exp"),
+        node("ReduceSum", ["e"], "s", "sum", axes=[axis]),
+        node("Div", ["e", "s"], "y", "divide"),
+    ]
+    prepared = checked(graph_model(nodes, {"x": shape}, ["y"], {}, opset=11), kinds)
+    assert [one.name for one in prepared.graph.node if one.op_type == "Softmax"] == ["divide"]
+
+
 def test_what_differs_along_the_row_is_still_taken_from_it() -> None:
     stored = dict(axes=i64(1), slope=np.arange(5, dtype=F32))
     nodes = [

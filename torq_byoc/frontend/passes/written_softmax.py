@@ -5,6 +5,8 @@ After:  ``y = Softmax(x)``
 
 Whatever is taken from all of a row alike leaves its Softmax as it is, be it the row's largest value or another.
 Rounding every step to 8 bits does not.
+
+Operator sets below 13 have no Softmax along one axis in the middle: there the axis goes to the end and back.
 """
 
 from __future__ import annotations
@@ -33,11 +35,27 @@ def _rewrite(node: onnx.NodeProto, editor: GraphEditor) -> bool:
     axis %= len(shape)
     row = _row(shape, axis)
     known = editor.static_shape(node.input[0]) == shape and editor.static_shape(node.input[1]) == row
-    if not known or (editor.opset < ONE_AXIS_SINCE and axis != len(shape) - 1):
+    if not known:
         return False
     source = _without_row_constant(exponential.input[0], shape, row, editor)
-    editor.replace(node, [editor.node("Softmax", [source], node.output[0], node, axis=axis)])
+    if editor.opset < ONE_AXIS_SINCE and any(extent != 1 for extent in shape[axis + 1 :]):
+        _at_the_end(source, axis, len(shape), node, editor)
+    else:
+        editor.replace(node, [editor.node("Softmax", [source], node.output[0], node, axis=axis)])
     return True
+
+
+def _at_the_end(source: str, axis: int, rank: int, node: onnx.NodeProto, editor: GraphEditor) -> None:
+    """Put a Softmax in a node's place along an axis that changes places with the last one for it."""
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    name = node.output[0]
+    first = editor.node("Transpose", [source], editor.fresh_name(f"{name}_rows"), node, perm=order)
+    rows = editor.node("Softmax", [first.output[0]], editor.fresh_name(f"{name}_last"), node, axis=rank - 1)
+    last = editor.node("Transpose", [rows.output[0]], name, node, perm=order)
+    editor.insert_before(node, [first, rows, last])
+    editor.remove(node)
+    rows.name = node.name
 
 
 def _row(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
