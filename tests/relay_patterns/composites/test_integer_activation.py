@@ -11,7 +11,8 @@ from tests.relay_patterns.composites.infra import all_codes, build, code_distanc
 from torq_byoc.errors import QuantizationError, UnsupportedOpError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.relay_patterns.composites import activation
+from torq_byoc.relay_patterns.composites import activation, integer_activation
+from torq_byoc.relay_patterns.composites.emitter import Emitter
 from torq_byoc.relay_patterns.quant_params import QuantParams
 
 INT8, UINT8, INT16 = DType.INT8, DType.UINT8, DType.INT16
@@ -83,6 +84,30 @@ def test_sixteen_bit_inputs_are_within_one_code(name: str):
         assert code_distance(actual, expected(name, codes, source, out)) <= 1
 
 
+@pytest.mark.parametrize(("name", "reach", "steps"), [("tanh", 16, 2), ("tanh", 40, 3), ("erf", 40, 1), ("exp", 40, 3)])
+def test_the_pieces_of_sixteen_bits_go_where_the_result_changes(name: str, reach: float, steps: int):
+    """In pieces of equal length over all codes these miss by 7, 38, 48 and 49 steps."""
+    source = QuantParams(reach / 32768, 0, INT16)
+    real = np.array([SCALAR[name](float(x)) for x in source.dequantize(all_codes(INT16))])
+    out = QuantParams(float(np.percentile(np.abs(real), 99.9)) / 32767, 0, INT16)
+    actual = run([all_codes(INT16)], [source], lowering(name, out))
+    assert code_distance(actual, out.quantize(real)) <= steps
+
+
+@pytest.mark.parametrize("zero_point", [-32768, -20000, 0, 20000, 32767])
+@pytest.mark.parametrize("high", [0.01, 0.5, 40.0])
+def test_sixteen_bits_are_constant_where_the_function_is(zero_point: int, high: float):
+    """A clip far inside the range, at either end of it, and one that does nothing."""
+    source, out = QuantParams(1e-3, zero_point, INT16), QuantParams(high / 30000, 9, INT16)
+    codes = all_codes(INT16)
+    function = np.vectorize(lambda x: min(max(math.tanh(x), -high / 2), high / 3))
+    actual = run([codes], [source], lambda b, x: integer_activation.lower(Emitter(b, "n"), x, function, out))
+    wanted = out.quantize(function(source.dequantize(codes)))
+    flat = (wanted == wanted.min()) | (wanted == wanted.max())
+    assert code_distance(actual, wanted) <= 1
+    assert high > 1 or code_distance(actual[flat], wanted[flat]) == 0
+
+
 def test_poles_saturate_and_holes_give_zero():
     source, out = QuantParams(0.1, 0, INT8), QuantParams(0.1, 4, INT8)
     actual = run([all_codes(INT8)], [source], lambda b, x: activation.lower(b, x, "log", out, "node"))
@@ -111,7 +136,13 @@ def test_errors_name_the_node():
 
 def test_a_step_within_one_straight_piece_is_refused():
     builder = GraphBuilder("test")
-    coarse = builder.input("coarse", (4,), INT16, 10.0)
+    fine = builder.input("fine", (4,), INT16, 2.0**-15)
     with pytest.raises(QuantizationError, match="too steep") as caught:
-        activation.lower(builder, coarse, "sigmoid", QuantParams(2.0**-15, 0, INT16), "Sigmoid_9")
-    assert caught.value.where == "Sigmoid_9"
+        activation.lower(builder, fine, "reciprocal", QuantParams(1.0, 0, INT16), "Reciprocal_9")
+    assert caught.value.where == "Reciprocal_9"
+
+
+def test_a_step_between_constants_is_none_too_steep():
+    source, out = QuantParams(10.0, 0, INT16), QuantParams(2.0**-15, 0, INT16)
+    actual = run([all_codes(INT16)], [source], lowering("tanh", out))
+    assert code_distance(actual, expected("tanh", all_codes(INT16), source, out)) == 0

@@ -3,7 +3,8 @@
 8-bit inputs have 256 codes, fewer than the table has entries: every code has an entry of its own that
 holds the correctly rounded output code, so the result equals dequantize -> function -> quantize exactly.
 
-16-bit inputs use the table as 512 straight pieces over the whole code range.  An 8-bit output then goes
+16-bit inputs use the table as 512 straight pieces over the codes at which the result changes: where it is constant
+on either side (saturated, or outside the function's domain), the rest gets the pieces.  An 8-bit output then goes
 through 16-bit fixed point with 7 more fraction bits: the piece's error stays far below one code, and the
 kinks where the output saturates lie outside the fixed-point range that matters.
 """
@@ -11,10 +12,12 @@ kinks where the output saturates lie outside the fixed-point range that matters.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from torq_byoc.errors import QuantizationError
+from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
 from torq_byoc.relay_patterns.composites import tables
@@ -66,13 +69,44 @@ def quantization(e: Emitter, x: str) -> QuantParams:
     return QuantParams(info.scale, info.zero_point, info.dtype)
 
 
-def fitted(function: RealFunction, source: QuantParams, out: QuantParams) -> tables.FittedTable:
-    """The piecewise table for int16 codes; errors are in output codes / 2**EXTRA_BITS for 8-bit outputs."""
-    real = _finite(function(source.dequantize(tables.positions()))) / out.scale
-    codes = real + out.zero_point
-    if out.dtype is DType.INT16:
-        return tables.fit_table(codes)
-    return tables.fit_table((codes - _middle(out.dtype)) * (1 << EXTRA_BITS))
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """A function of 16-bit codes in straight pieces.
+
+    Attributes:
+        index: maps a code to its position in the table.
+        fitted: the table; its error is in output codes / 2**EXTRA_BITS for 8-bit outputs.
+    """
+
+    index: Rescale
+    fitted: tables.FittedTable
+
+
+def pieces(function: RealFunction, source: QuantParams, out: QuantParams) -> Pieces:
+    """The piecewise table for int16 codes."""
+    codes = np.arange(tables.INT16_MIN, tables.INT16_MAX + 1)
+    real = _finite(function(source.dequantize(codes))) / out.scale + out.zero_point
+    if out.dtype is not DType.INT16:
+        real = (real - _middle(out.dtype)) * (1 << EXTRA_BITS)
+    targets = np.clip(real, 2 * tables.INT16_MIN, 2 * tables.INT16_MAX)
+    factor, first = _stretch(np.rint(np.clip(targets, tables.INT16_MIN, tables.INT16_MAX)))
+    places = np.clip(np.arange(tables.POSITIONS // factor) + first, 0, tables.POSITIONS - 1)
+    index = integer_rescale(factor, bias=(tables.INT16_MIN // factor) - (tables.INT16_MIN + first))
+    return Pieces(index, tables.fit_table(targets[places].reshape(tables.SEGMENTS, -1)))
+
+
+def _stretch(results: np.ndarray) -> tuple[int, int]:
+    """Positions a code, a power of two, and the place in ``results`` of the first position; those before saturate.
+
+    Args:
+        results: of all codes, ascending.  Where they are alike on either side a piece of them is enough.
+    """
+    changes = np.flatnonzero(np.diff(results))
+    first, last = (int(changes[0]), int(changes[-1]) + 1) if changes.size else (0, 0)
+    factor = 1
+    while factor < tables.SEGMENT and (last - first + 1) * factor <= tables.POSITIONS // 2 - tables.SEGMENT:
+        factor *= 2
+    return factor, first - tables.SEGMENT // factor if factor > 1 else 0
 
 
 def at_every_code(function: RealFunction, source: QuantParams) -> np.ndarray:
@@ -87,8 +121,8 @@ def _exact(e: Emitter, x: str, function: RealFunction, source: QuantParams, out:
 
 
 def _interpolated(e: Emitter, x: str, function: RealFunction, source: QuantParams, out: QuantParams) -> str:
-    found = fitted(function, source, out)
-    error = found.max_error / (1 if out.dtype is DType.INT16 else 1 << EXTRA_BITS)
+    found = pieces(function, source, out)
+    error = found.fitted.max_error / (1 if out.dtype is DType.INT16 else 1 << EXTRA_BITS)
     if error > MAX_ERROR[out.dtype.size]:
         raise QuantizationError(
             "the function is too steep for a table of 16-bit codes",
@@ -97,10 +131,10 @@ def _interpolated(e: Emitter, x: str, function: RealFunction, source: QuantParam
             f"{MAX_ERROR[out.dtype.size]} are accepted",
             remedy="quantize the function's input with a smaller scale or with 8 bits, or leave it to the CPU",
         )
-    table = found.table
+    table = found.fitted.table
     if out.dtype is DType.INT16:
-        return e.table(x, table, integer_rescale(), out.dtype, out=out)
-    fine = e.table(x, table, integer_rescale(), DType.INT16)
+        return e.table(x, table, found.index, out.dtype, out=out)
+    fine = e.table(x, table, found.index, DType.INT16)
     narrow = integer_rescale(2.0**-EXTRA_BITS, zero_point=_middle(out.dtype), rounding=Rounding.NTE)
     return e.act(fine, out.dtype, narrow, out=out)
 

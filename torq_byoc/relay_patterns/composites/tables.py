@@ -55,20 +55,22 @@ def exact_index(lowest: int) -> Rescale:
 
 
 def fit_table(targets: np.ndarray) -> FittedTable:
-    """The piecewise-linear table closest to ``targets`` (float64[512, 128]) in the largest-error sense.
+    """The piecewise-linear table closest to ``targets`` in the largest-error sense.
 
-    Targets outside int16 stand for saturated results; a piece may overshoot there.  For every segment the
-    chords (of the targets as given, and saturated) and the least-squares slope are tried, each rounded both
+    ``targets`` are float64[512, n], one row a segment, n a power of two: every 128/n-th position has one, and no other
+    position is looked up.  Targets outside int16 stand for saturated results; a piece may overshoot there.  For every
+    segment the chords (of the targets as given, and saturated) and the least-squares slope are tried, each rounded both
     ways, with the base that balances the residuals; the machine's own arithmetic judges them.
     """
-    steps = np.arange(SEGMENT)
+    steps = np.arange(0, SEGMENT, SEGMENT // targets.shape[1])
+    span = max(int(steps[-1]), 1)
     saturated = np.clip(targets, INT16_MIN, INT16_MAX)
     limited = np.clip(targets, 2 * INT16_MIN, 2 * INT16_MAX)
     centred = steps - steps.mean()
     candidates = [
-        (limited, (limited[:, -1] - limited[:, 0]) / (SEGMENT - 1)),
-        (saturated, (saturated[:, -1] - saturated[:, 0]) / (SEGMENT - 1)),
-        (saturated, saturated @ centred / (centred @ centred)),
+        (limited, (limited[:, -1] - limited[:, 0]) / span),
+        (saturated, (saturated[:, -1] - saturated[:, 0]) / span),
+        (saturated, saturated @ centred / max(centred @ centred, 1.0)),
     ]
     best_base = np.zeros(SEGMENTS, np.int64)
     best_slope = np.zeros(SEGMENTS, np.int64)
