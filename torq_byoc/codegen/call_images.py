@@ -11,12 +11,11 @@ import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from torq_byoc.codegen.hl import Invocation, PlacedOperand, RunProgram, SliceRun
+from torq_byoc.codegen.call_forms import call_form, first_elements, is_dense, operand_buffers
+from torq_byoc.codegen.hl import Invocation, RunProgram, SliceRun
 from torq_byoc.codegen.programs import invocation_tasks
-from torq_byoc.codegen.tile_places import DENSE
-from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import Kernel, kernel_for
-from torq_byoc.kernels.portion import region_of
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import base_fields, encode_slice_program
 
@@ -63,10 +62,10 @@ class CallImages:
         """The bytes of one slice program, given the LRAM byte address of every buffer."""
         node, call = self.nodes[run.node], run.invocation
         kernel = kernel_for(node.op)
-        if not kernel.moves or any([operand.phases != DENSE for operand in (call.output, *call.inputs)]):
+        if not kernel.moves or not is_dense(call):
             return self._encoded(run, addresses)
-        first = self._first_elements(kernel, node, call, addresses)
-        key = (run.node, run.tasks, _form(call, first, by_distance=not kernel.translates))
+        first = first_elements(kernel, self.graph, node, call, addresses)
+        key = (run.node, run.tasks, call_form(call, first, by_distance=not kernel.translates))
         if key not in self._known:
             data = self._encoded(run, addresses)
             self._known[key] = self._remembered(data, call, first, addresses)
@@ -78,25 +77,12 @@ class CallImages:
         tasks = invocation_tasks(self.graph, self.nodes[run.node], self.config, run.invocation, addresses)
         return encode_slice_program(tasks[slice(*run.tasks)])
 
-    def _first_elements(
-        self, kernel: Kernel, node: Node, call: Invocation, addresses: Sequence[int]
-    ) -> tuple[int, ...]:
-        """Addresses of the first elements that a call needs of its operands: result, tensors, constants."""
-        found = [_element(call.output, call.region.start, addresses)]
-        positions = kernel.tensor_inputs(self.graph, node)
-        for position, operand in zip(positions, call.inputs, strict=True):
-            needed = region_of(kernel, self.graph, node, position, call.region, call.portion)
-            found.append(_element(operand, needed.start, addresses))
-        for constant, granule in zip(call.constants, call.granules, strict=True):
-            found.append(addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
-        return tuple(found)
-
     def _remembered(
         self, data: bytes, call: Invocation, first: tuple[int, ...], addresses: Sequence[int]
     ) -> _Image | None:
         """A program with what its bases belong to; None where a base does not lie in just one of the buffers."""
         owners: dict[int, int] = {}
-        for index, buffer in enumerate(_buffers(call)):
+        for index, buffer in enumerate(operand_buffers(call)):
             if buffer >= 0:
                 owners.setdefault(buffer, index)
         bases = []
@@ -106,37 +92,3 @@ class CallImages:
                 return None
             bases.append((offset, base, owners[around[0]]))
         return _Image(data, tuple(bases), first)
-
-
-def _element(operand: PlacedOperand, index: Sequence[int], addresses: Sequence[int]) -> int:
-    """Address of an element of a dense operand; 0 where that is left out."""
-    if operand.buffer < 0:
-        return 0
-    address = addresses[operand.buffer] + operand.offset
-    for at, start, stride in zip(index, operand.region.start, operand.strides, strict=True):
-        address += (at - start) * stride
-    return address
-
-
-def _buffers(call: Invocation) -> list[int]:
-    tensors = (call.output, *call.inputs)
-    return [*(operand.buffer for operand in tensors), *(constant.buffer for constant in call.constants)]
-
-
-def _form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> Hashable:
-    """What the programs of two calls of a node must agree in to be copies of one another.
-
-    That is how operands are walked, and which of them share a buffer at what distance; with ``by_distance`` how far the
-    tensors lie from the result, whatever their buffers.
-    """
-    buffers = _buffers(call)
-    tensors = (call.output, *call.inputs)
-    shared = [buffers.index(buffer) for buffer in buffers]
-    distances = [place - first[owner] for place, owner in zip(first, shared, strict=True)]
-    if by_distance:
-        distances += [place - first[0] for place in first[1 : len(tensors)]]
-    walks = tuple([(operand.region.extent, operand.strides, operand.dtype) for operand in tensors])
-    granules = tuple([constant.granule_bytes for constant in call.constants])
-    portion = call.portion
-    kind = None if portion is None else (portion.box.extent, portion.first, portion.last)
-    return (call.region.extent, walks, granules, tuple(shared), tuple(distances), kind)

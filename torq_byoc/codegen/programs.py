@@ -14,11 +14,12 @@ each a step of its own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from torq_byoc.codegen.call_forms import call_form, call_shape, first_elements, is_dense
 from torq_byoc.codegen.chunks import Chunk, program_chunks
 from torq_byoc.codegen.hl import (
     Access,
@@ -38,7 +39,6 @@ from torq_byoc.codegen.hl import (
     Space,
     Transfer,
 )
-from torq_byoc.codegen.tile_places import DENSE
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.kernels.limits import TaskChecks
@@ -46,6 +46,7 @@ from torq_byoc.kernels.portion import tasks_of
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import dma_cycles
+from torq_byoc.schedules.signature import signature
 
 
 def invocation_tasks(
@@ -63,37 +64,6 @@ def invocation_tasks(
         [operand.at(addresses) for operand in invocation.inputs],
         [constant.at(addresses) for constant in invocation.constants],
     )
-
-
-def call_shape(invocation: Invocation) -> Hashable | None:
-    """What the size and the cycles of a call depend on where its kernel ``translates``: extents and strides of the
-    operands, and how those that share a buffer lie to one another.  None where some operand is not dense."""
-    placed = (invocation.output, *invocation.inputs)
-    if any(operand.phases != DENSE for operand in placed):
-        return None
-    buffers = [operand.buffer for operand in placed]
-    operands = tuple(
-        (
-            buffers.index(operand.buffer),
-            _distance(operand, invocation) if buffers.count(operand.buffer) > 1 else operand.offset,
-            operand.region.extent,
-            operand.strides,
-            operand.dtype,
-        )
-        for operand in placed
-    )
-    constants = tuple((constant.count, constant.granule_bytes) for constant in invocation.constants)
-    portion = invocation.portion
-    kind = None if portion is None else (portion.box.extent, portion.first, portion.last)
-    return (invocation.region.extent, operands, constants, kind)
-
-
-def _distance(operand: PlacedOperand, invocation: Invocation) -> tuple[int, ...]:
-    """Where in its buffer an operand begins, and from where on it is there, counted from the start of the call's region
-    (where both have the same axes)."""
-    own, part = operand.region.start, invocation.region.start
-    start = tuple(a - b for a, b in zip(own, part, strict=True)) if len(own) == len(part) else own + part
-    return (operand.offset, *start)
 
 
 def with_programs(program: CallProgram, graph: OpGraph, config: NpuConfig) -> RunProgram:
@@ -119,6 +89,10 @@ class _Cutter:
         self.buffers = list(program.buffers)
         self.ops: list[Op] = []
         self.checks = TaskChecks(config)
+        self.kinds: dict[Hashable, int] = {}
+        self.kind_of = {
+            node.name: self.kinds.setdefault(signature(graph, node), len(self.kinds)) for node in graph.nodes
+        }
         self.chunks: dict[Hashable, list[Chunk]] = {}
         self.calls: dict[int, list[SliceCall]] = {}
         for op in program.ops:
@@ -154,23 +128,40 @@ class _Cutter:
         return [[own[position] for own in cut if position < len(own)] for position in range(max(map(len, cut)))]
 
     def _chunks(self, call: SliceCall) -> list[Chunk]:
-        """Sizes and cycles do not depend on addresses as long as operands do not overlap that will not."""
+        """Those of a call; calls that are alike, of nodes that are alike, are cut once."""
         node, invocation = self.nodes[call.node], call.invocation
-        shape = call_shape(invocation) if kernel_for(node.op).translates else None
-        if shape is None:
-            return self._cut(node, invocation)
-        key = (node.name, shape)
+        addresses = self._apart(invocation)
+        form = self._form(node, invocation, addresses)
+        if form is None:
+            return self._cut(node, invocation, addresses)
+        key = (self.kind_of[node.name], form)
         if key not in self.chunks:
-            self.chunks[key] = self._cut(node, invocation)
+            self.chunks[key] = self._cut(node, invocation, addresses)
         return self.chunks[key]
 
-    def _cut(self, node: Node, invocation: Invocation) -> list[Chunk]:
-        tasks = invocation_tasks(self.graph, node, self.config, invocation, self._apart(invocation))
+    def _form(self, node: Node, invocation: Invocation, addresses: Mapping[int, int]) -> Hashable | None:
+        """What the sizes and cycles of a call's tasks depend on, beside the kind of node; None if on everything."""
+        kernel = kernel_for(node.op)
+        if not is_dense(invocation):
+            return None
+        if kernel.translates:
+            return call_shape(invocation)
+        if kernel.moves:
+            return call_form(
+                invocation, first_elements(kernel, self.graph, node, invocation, addresses), by_distance=True
+            )
+        return None
+
+    def _cut(self, node: Node, invocation: Invocation, addresses: Mapping[int, int]) -> list[Chunk]:
+        tasks = invocation_tasks(self.graph, node, self.config, invocation, addresses)
         self.checks.check(tasks)
         return program_chunks(tasks, self.config.slice_program_bytes)
 
     def _apart(self, invocation: Invocation) -> dict[int, int]:
-        """Addresses for the buffers of a kernel call, one behind the other."""
+        """Addresses for the buffers of a kernel call, one behind the other.
+
+        Sizes and cycles do not depend on them as long as operands do not overlap that will not.
+        """
         addresses: dict[int, int] = {}
         cursor = 0
         placed: tuple[PlacedOperand | PlacedConstant, ...] = (

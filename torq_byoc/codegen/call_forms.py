@@ -1,0 +1,104 @@
+"""When kernel calls are alike: equally long and fast, or the same programs but for places.
+
+Kernels say of themselves which calls these are (``Kernel.translates``, ``Kernel.moves``), as long as no operand lies in
+stride phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from torq_byoc.codegen.hl import Addresses, Invocation, PlacedOperand
+from torq_byoc.codegen.tile_places import DENSE
+from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import Kernel
+from torq_byoc.kernels.portion import region_of
+
+
+def is_dense(call: Invocation) -> bool:
+    """Whether no operand of a call lies in stride phases."""
+    return all([operand.phases == DENSE for operand in (call.output, *call.inputs)])
+
+
+def operand_buffers(call: Invocation) -> list[int]:
+    """Buffers of result, tensors and constants, in this order; -1 for operands that are left out."""
+    tensors = (call.output, *call.inputs)
+    return [*(operand.buffer for operand in tensors), *(constant.buffer for constant in call.constants)]
+
+
+def call_shape(invocation: Invocation) -> Hashable:
+    """What the size and the cycles of a dense call depend on where its kernel ``translates``.
+
+    That is extents and strides of the operands, and how those that share a buffer lie to one another.
+    """
+    placed = (invocation.output, *invocation.inputs)
+    buffers = [operand.buffer for operand in placed]
+    operands = tuple(
+        (
+            buffers.index(operand.buffer),
+            _distance(operand, invocation) if buffers.count(operand.buffer) > 1 else operand.offset,
+            operand.region.extent,
+            operand.strides,
+            operand.dtype,
+        )
+        for operand in placed
+    )
+    constants = tuple((constant.count, constant.granule_bytes) for constant in invocation.constants)
+    portion = invocation.portion
+    kind = None if portion is None else (portion.box.extent, portion.first, portion.last)
+    return (invocation.region.extent, operands, constants, kind)
+
+
+def _distance(operand: PlacedOperand, invocation: Invocation) -> tuple[int, ...]:
+    """Where in its buffer an operand begins, and from where on it is there, counted from the start of the call's region
+    (where both have the same axes)."""
+    own, part = operand.region.start, invocation.region.start
+    start = tuple(a - b for a, b in zip(own, part, strict=True)) if len(own) == len(part) else own + part
+    return (operand.offset, *start)
+
+
+def first_elements(
+    kernel: Kernel, graph: OpGraph, node: Node, call: Invocation, addresses: Addresses
+) -> tuple[int, ...]:
+    """Addresses of the first elements that a call needs of its operands: result, tensors, constants."""
+    found = [_element(call.output, call.region.start, addresses)]
+    for position, operand in zip(kernel.tensor_inputs(graph, node), call.inputs, strict=True):
+        needed = region_of(kernel, graph, node, position, call.region, call.portion)
+        found.append(_element(operand, needed.start, addresses))
+    for constant, granule in zip(call.constants, call.granules, strict=True):
+        found.append(addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
+    return tuple(found)
+
+
+def _element(operand: PlacedOperand, index: Sequence[int], addresses: Addresses) -> int:
+    """Address of an element of a dense operand; 0 where that is left out."""
+    if operand.buffer < 0:
+        return 0
+    address = addresses[operand.buffer] + operand.offset
+    for at, start, stride in zip(index, operand.region.start, operand.strides, strict=True):
+        address += (at - start) * stride
+    return address
+
+
+def call_form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> Hashable:
+    """What the programs of two calls of a node must agree in to be copies of one another.
+
+    That is how operands are walked, and which of them share a buffer at what distance; with ``by_distance`` how far the
+    tensors lie from the result, whatever their buffers.
+
+    Args:
+        call: a dense one.
+        first: its ``first_elements``.
+        by_distance: for kernels that do not ``translate``.
+    """
+    buffers = operand_buffers(call)
+    tensors = (call.output, *call.inputs)
+    shared = [buffers.index(buffer) for buffer in buffers]
+    distances = [place - first[owner] for place, owner in zip(first, shared, strict=True)]
+    if by_distance:
+        distances += [place - first[0] for place in first[1 : len(tensors)]]
+    walks = tuple([(operand.region.extent, operand.strides, operand.dtype) for operand in tensors])
+    granules = tuple([constant.granule_bytes for constant in call.constants])
+    portion = call.portion
+    kind = None if portion is None else (portion.box.extent, portion.first, portion.last)
+    return (call.region.extent, walks, granules, tuple(shared), tuple(distances), kind)
