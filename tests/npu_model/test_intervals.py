@@ -26,6 +26,13 @@ def test_assign_and_select_touch_the_members_alone(count):
     assert intervals.select(numbered, _spread(count)).tolist() == [p for p, value in enumerate(expected) if value]
 
 
+def test_assign_where_neither_lengths_nor_distances_are_equal():
+    touched = np.concatenate([_spread(100), [[400, 407], [410, 411]]])
+    memory = np.zeros(420, np.uint8)
+    intervals.assign(memory, touched, 7)
+    assert set(np.flatnonzero(memory).tolist()) == {byte for run in touched.tolist() for byte in range(*run)}
+
+
 def test_the_empty_set_selects_nothing():
     memory = np.arange(4)
     assert intervals.select(memory, intervals.EMPTY).size == 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.npu_model import infra, nests
 from torq_byoc.npu_model.encoding import encode_slice_program
+from torq_byoc.npu_model.footprint import task_footprint, without_bases
 from torq_byoc.npu_model.isa import SliceTask, StartSlice
-from torq_byoc.npu_model.verifier_jobs import JobAccess, SliceJobs
+from torq_byoc.npu_model.touched import Placed
+from torq_byoc.npu_model.verifier_jobs import JobAccess, SliceJobs, TaskAccess
 
 CONFIG = nests.CONFIG
 PROGRAM = 4096
@@ -43,6 +46,22 @@ def test_a_task_seen_elsewhere_is_judged_where_it_is(data: int, result: int, rul
     assert again.problems == fresh.problems
     for name in ("lram_reads", "lram_writes"):
         assert getattr(again, name).exact.tolist() == getattr(fresh, name).exact.tolist()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_task_moved_touches_what_it_does_where_it_is(seed: int) -> None:
+    task = nests.random_task(np.random.default_rng(seed))
+    reads, writes = nests.touched(task)
+    moved = TaskAccess.of(task_footprint(without_bases(task))).moved(task)
+    assert {agent: members(read) for agent, read in moved.reads} == {a: read for a, read in reads.items() if read}
+    assert (members(moved.writes) if moved.writes else set()) == set(writes)
+    assert moved.repeats == (len(set(writes)) < len(writes))
+
+
+def members(placed: Placed) -> set[int]:
+    found = {byte for start, end in placed.exact.tolist() for byte in range(start, end)}
+    assert (placed.low, placed.high) == (min(found), max(found) + 1)
+    return found
 
 
 def test_bytes_follow_the_bases() -> None:

@@ -40,13 +40,6 @@ class TaskFootprint(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The bytes any agent reads."""
         return intervals.union(self.operands.values())
 
-    def moved(self, task: SliceTask) -> TaskFootprint:
-        """That of a task, given that of the same task ``without_bases``."""
-        bases = {ndl.agent: ndl.base for ndl in task.ndls}
-        operands = {agent: read + bases[agent] for agent, read in self.operands.items()}
-        writes = self.writes + bases.get(Agent.DEQW, 0)
-        return TaskFootprint(operands, writes, self.written_bytes, self.distinct_bytes)
-
 
 def without_bases(task: SliceTask) -> SliceTask:
     """The task with all its operands at address 0."""

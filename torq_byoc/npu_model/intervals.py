@@ -10,7 +10,7 @@ EMPTY = np.zeros((0, 2), np.int64)
 
 _ENUMERATE_LIMIT = 1 << 18
 _SPAN_LIMIT = 1 << 26
-_LOOP_LIMIT = 512
+_LOOP_LIMIT = 32
 
 
 def interval(start: int, end: int) -> np.ndarray:
@@ -55,7 +55,22 @@ def assign(memory: np.ndarray, touched: np.ndarray, value: int) -> None:
         for start, end in touched.tolist():
             memory[start:end] = value
         return
-    memory[int(touched[0, 0]) : int(touched[-1, 1])][_mask(touched)] = value
+    evenly = _evenly_spaced(memory, touched)
+    if evenly is not None:
+        evenly[...] = value
+    else:
+        memory[int(touched[0, 0]) : int(touched[-1, 1])][_mask(touched)] = value
+
+
+def _evenly_spaced(memory: np.ndarray, touched: np.ndarray) -> np.ndarray | None:
+    """The elements that belong to equally long intervals at equal distances, as [interval, element]; None for other
+    sets."""
+    starts, sizes = touched[:, 0], touched[:, 1] - touched[:, 0]
+    steps = np.diff(starts)
+    if (steps != steps[0]).any() or (sizes != sizes[0]).any():
+        return None
+    shape, item = (len(touched), int(sizes[0])), memory.itemsize
+    return np.ndarray(shape, memory.dtype, memory, int(starts[0]) * item, (int(steps[0]) * item, item))
 
 
 def select(memory: np.ndarray, touched: np.ndarray) -> np.ndarray:

@@ -18,22 +18,66 @@ Span = tuple[int, int]
 """First byte, and the one after the last."""
 
 
+class Placed(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A set of bytes, not empty, that was worked out at one address and stands at another.
+
+    Attributes:
+        runs: the set as an interval array, where it was worked out.
+        low, high: first byte, and the one after the last, where it is.
+        distance: from there to here.
+    """
+
+    runs: np.ndarray
+    low: int
+    high: int
+    distance: int = 0
+
+    @classmethod
+    def of(cls, runs: np.ndarray) -> Placed:
+        """A set where it is."""
+        return cls(runs, int(runs[0, 0]), int(runs[-1, 1]))
+
+    def moved(self, distance: int) -> Placed:
+        """The set so many bytes further on."""
+        return Placed(self.runs, self.low + distance, self.high + distance, self.distance + distance)
+
+    @property
+    def exact(self) -> np.ndarray:
+        """The set as an interval array."""
+        return self.runs + self.distance
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every byte of the span belongs to it."""
+        return len(self.runs) == 1
+
+    def first_common(self, other: Placed) -> Span | None:
+        """The first interval of bytes that are in both sets, or None."""
+        if self.low >= other.high or other.low >= self.high:
+            return None
+        return intervals.first_common(self.exact, other.exact)
+
+
 class Touched(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A set of bytes of one memory.
 
     Attributes:
         spans: around its parts, none of them empty; they may overlap.
-        parts: the bytes inside each span as interval arrays; empty where they are all of the span.
+        parts: the bytes inside each span; empty where they are all of the span.
     """
 
     spans: tuple[Span, ...] = ()
-    parts: tuple[np.ndarray, ...] = ()
+    parts: tuple[Placed, ...] = ()
 
     @classmethod
     def of(cls, sets: Iterable[np.ndarray]) -> Touched:
         """The union of interval arrays."""
-        parts = tuple([part for part in sets if len(part)])
-        return cls(tuple([(int(part[0, 0]), int(part[-1, 1])) for part in parts]), parts)
+        return cls.joined([Placed.of(part) for part in sets if len(part)])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Placed]) -> Touched:
+        """The union of sets."""
+        return cls(tuple([(part.low, part.high) for part in parts]), tuple(parts))
 
     @classmethod
     def all_of(cls, start: int, end: int) -> Touched:
@@ -43,7 +87,9 @@ class Touched(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def exact(self) -> np.ndarray:
         """The set as one interval array."""
-        return intervals.union(self.parts or [intervals.interval(*span) for span in self.spans])
+        if self.parts:
+            return intervals.union([part.exact for part in self.parts])
+        return intervals.union([intervals.interval(*span) for span in self.spans])
 
     def first_common(self, other: Touched) -> Span | None:
         """The first interval of bytes that are in both sets, or None."""

@@ -23,6 +23,7 @@ is the result which was meant takes the compiler's declarations beside them:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -130,7 +131,7 @@ class _Run:
         self._memory = Memory(program, xram)
         self._flight = InFlight()
         self._slices = SliceJobs(program.config)
-        self._sums: dict[int, CarriedSums] = {}
+        self._sums: defaultdict[int, CarriedSums] = defaultdict(CarriedSums)
         self._block = -1
         self._jobs = 0
 
@@ -202,8 +203,7 @@ class _Run:
     def _carried(self, job: Job) -> None:
         """Follow the partial sums in the PRAM of the job's slice."""
         for number, task in enumerate(job.tasks):
-            sums = self._sums.setdefault(job.slice_index, CarriedSums())
-            for message in sums.task(task):
+            for message in self._sums[job.slice_index].task(task):
                 self.add("partial", job.index, f"task {number}: {message}")
 
     def _in_buffers(self, job: Job, access: JobAccess) -> None:
@@ -228,9 +228,10 @@ class _Run:
         start, end = access.code
         if not self._memory.holds(start, end, CODE):
             self.add("program", job.index, "its slice program was not delivered whole, or was overwritten")
-        for footprint in access.tasks:
-            for agent, read in footprint.operands.items():
+        for task in access.tasks:
+            for agent, read in task.reads:
                 bad = self._memory.first_not(read, DATA)
                 if bad is not None:
                     self.add("undefined", job.index, f"{agent.name} reads LRAM byte {bad:#x}, never written as data")
-            self._memory.define(footprint.writes)
+            if task.writes is not None:
+                self._memory.define(task.writes)

@@ -8,9 +8,8 @@ constants are there from the start.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-
-import numpy as np
 
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
 from torq_byoc.npu_model.isa import Engine, StartDma
@@ -25,29 +24,24 @@ _AWAITED, _LIVE, _OVER = 0, 1, 2
 
 
 class _Live:
-    """The live buffers of one memory: few in LRAM, where each byte has one tenant at most."""
+    """The live buffers of one memory as (first byte, byte after the last, number), in this order."""
 
     def __init__(self) -> None:
-        self._low, self._high, self._number = (np.zeros(64, np.int64) for _ in range(3))
-        self._free = list(range(64))
+        self._sorted: list[tuple[int, int, int]] = []
+        self._longest = 0
 
     def take_over(self, low: int, high: int) -> list[int]:
         """End the buffers that share one of the bytes low..high-1; returns their numbers."""
-        places = ((self._low < high) & (self._high > low)).nonzero()[0]
-        self._low[places] = self._high[places] = 0
-        self._free += places.tolist()
-        return self._number[places].tolist()
+        first = bisect_left(self._sorted, (low - self._longest,))
+        last = bisect_left(self._sorted, (high,))
+        near = self._sorted[first:last]
+        self._sorted[first:last] = [buffer for buffer in near if buffer[1] <= low]
+        return [number for _, end, number in near if end > low]
 
     def add(self, number: int, low: int, high: int) -> None:
         """Begin a buffer."""
-        if not self._free:
-            size = self._low.size
-            self._low, self._high, self._number = (
-                np.concatenate([old, np.zeros(size, np.int64)]) for old in (self._low, self._high, self._number)
-            )
-            self._free = list(range(size, 2 * size))
-        place = self._free.pop()
-        self._low[place], self._high[place], self._number[place] = low, high, number
+        insort(self._sorted, (low, high, number))
+        self._longest = max(self._longest, high - low)
 
 
 class Tenancies:

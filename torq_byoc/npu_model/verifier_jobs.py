@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from torq_byoc.npu_model import intervals
@@ -23,16 +22,44 @@ from torq_byoc.npu_model.footprint import (
 )
 from torq_byoc.npu_model.isa import Agent, Engine, Ndl, Role, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.limits import task_problems, transfer_problems
-from torq_byoc.npu_model.touched import NOTHING, Touched
+from torq_byoc.npu_model.touched import NOTHING, Placed, Touched
 from torq_byoc.npu_model.xram import Region, XramMap
 
 _TABLE_BYTES = 4
 
 
+class TaskAccess(msgspec.Struct, frozen=True, eq=False):
+    """LRAM bytes of one slice task.
+
+    Attributes:
+        reads: what each agent reads that reads anything.
+        writes: what DEQW writes, if anything.
+        repeats: whether a byte is written twice.
+    """
+
+    reads: tuple[tuple[Agent, Placed], ...]
+    writes: Placed | None
+    repeats: bool
+
+    @classmethod
+    def of(cls, footprint: TaskFootprint) -> TaskAccess:
+        """That of a task with a known footprint."""
+        reads = tuple([(agent, Placed.of(read)) for agent, read in footprint.operands.items() if len(read)])
+        writes = Placed.of(footprint.writes) if len(footprint.writes) else None
+        return cls(reads, writes, footprint.written_bytes != footprint.distinct_bytes)
+
+    def moved(self, task: SliceTask) -> TaskAccess:
+        """That of a task, given that of the same task ``without_bases``."""
+        bases = {ndl.agent: ndl.base for ndl in task.ndls}
+        reads = tuple([(agent, read.moved(bases[agent])) for agent, read in self.reads])
+        writes = self.writes.moved(bases[Agent.DEQW]) if self.writes is not None else None
+        return TaskAccess(reads, writes, self.repeats)
+
+
 class JobAccess(msgspec.Struct, frozen=True, eq=False):
     """Bytes a job reads and writes, and the rules it breaks by itself as (rule, message).
 
-    ``region`` is the XRAM region of a transfer; ``tasks`` are the footprints of a slice job in order and
+    ``region`` is the XRAM region of a transfer; ``tasks`` are those of a slice job in order and
     ``code`` the LRAM bytes of its program.  XRAM bytes are given only where something can write them.
     """
 
@@ -42,7 +69,7 @@ class JobAccess(msgspec.Struct, frozen=True, eq=False):
     xram_reads: Touched = NOTHING
     xram_writes: Touched = NOTHING
     region: Region | None = None
-    tasks: tuple[TaskFootprint, ...] = ()
+    tasks: tuple[TaskAccess, ...] = ()
     code: tuple[int, int] = (0, 0)
 
     def refused(self, rule: str, message: str) -> JobAccess:
@@ -86,12 +113,12 @@ class _Form:
 
     Attributes:
         limits: that they break as long as the bases fit their fields.
-        footprint: with all operands at address 0, of one that breaks no limit.
-        excess: why there is no footprint.
+        access: with all operands at address 0, of one that breaks no limit.
+        excess: why that is not known.
     """
 
     limits: list[str]
-    footprint: TaskFootprint | None = None
+    access: TaskAccess | None = None
     excess: str = ""
 
     @classmethod
@@ -101,7 +128,7 @@ class _Form:
         if limits:
             return cls(limits)
         try:
-            return cls([], task_footprint(task))
+            return cls([], TaskAccess.of(task_footprint(task)))
         except ValueError as error:
             return cls([], excess=str(error))
 
@@ -133,23 +160,21 @@ class SliceJobs:
         if len(code) - tables > most:
             text = f"a slice program of {len(code) - tables} bytes beside its tables, at most {most}"
             problems.append(("limit", text))
-        own = intervals.interval(low, high)
-        footprints: list[TaskFootprint] = []
+        own = Placed.of(intervals.interval(low, high))
+        found: list[TaskAccess] = []
         for number, task in enumerate(tasks):
-            footprint, found = self._footprint(number, task, own)
-            footprints += [footprint] if footprint else []
-            problems += found
+            access, broken = self._task(number, task, own)
+            found += [access] if access else []
+            problems += broken
         return JobAccess(
             tuple(problems),
-            lram_reads=Touched.of([own, *(read for footprint in footprints for read in footprint.operands.values())]),
-            lram_writes=Touched.of([footprint.writes for footprint in footprints]),
-            tasks=tuple(footprints),
+            lram_reads=Touched.joined([own, *[read for access in found for _, read in access.reads]]),
+            lram_writes=Touched.joined([access.writes for access in found if access.writes is not None]),
+            tasks=tuple(found),
             code=(low, high),
         )
 
-    def _footprint(
-        self, number: int, task: SliceTask, own: np.ndarray
-    ) -> tuple[TaskFootprint | None, list[tuple[str, str]]]:
+    def _task(self, number: int, task: SliceTask, own: Placed) -> tuple[TaskAccess | None, list[tuple[str, str]]]:
         """What a task touches, and the rules it breaks; nothing is known of one that breaks limits."""
         form = self._form(task)
         limits = form.limits
@@ -157,10 +182,10 @@ class SliceJobs:
             limits = task_problems(task, self._config)
         if limits:
             return None, [("limit", f"task {number}: {text}") for text in limits]
-        if form.footprint is None:
+        if form.access is None:
             return None, [("bounds", f"task {number}: {form.excess}")]
-        footprint = form.footprint.moved(task)
-        return footprint, list(_footprint_problems(number, task, footprint, own, self._config))
+        access = form.access.moved(task)
+        return access, list(_task_problems(number, task, access, own, self._config))
 
     def _form(self, task: SliceTask) -> _Form:
         key = form_of(task)
@@ -169,23 +194,25 @@ class SliceJobs:
         return self._forms[key]
 
 
-def _footprint_problems(
-    number: int, task: SliceTask, footprint: TaskFootprint, own: np.ndarray, config: NpuConfig
+def _task_problems(
+    number: int, task: SliceTask, access: TaskAccess, own: Placed, config: NpuConfig
 ) -> Iterator[tuple[str, str]]:
-    for agent, touched in (*footprint.operands.items(), (Agent.DEQW, footprint.writes)):
-        if len(touched):
-            yield from _lram_problems(f"task {number}: {agent.name}", touched[0, 0], touched[-1, 1], config)
-    if footprint.written_bytes != footprint.distinct_bytes:
+    writes = access.writes
+    for agent, touched in (*access.reads, *([(Agent.DEQW, writes)] if writes is not None else ())):
+        yield from _lram_problems(f"task {number}: {agent.name}", touched.low, touched.high, config)
+    if writes is None:
+        return
+    if access.repeats:
         yield "order", f"task {number} writes an LRAM byte twice"
-    if intervals.first_common(footprint.writes, own):
+    if writes.first_common(own):
         yield "program", f"task {number} overwrites its own slice program"
-    for agent, read in footprint.operands.items():
-        shared = intervals.first_common(footprint.writes, read)
-        if shared and not _element_for_element(task, agent, footprint.writes):
+    for agent, read in access.reads:
+        shared = writes.first_common(read)
+        if shared and not _element_for_element(task, agent, writes):
             yield "order", f"task {number} writes LRAM byte {shared[0]:#x} that its {agent.name} reads"
 
 
-def _element_for_element(task: SliceTask, agent: Agent, writes: np.ndarray) -> bool:
+def _element_for_element(task: SliceTask, agent: Agent, writes: Placed) -> bool:
     """Whether an operand is overwritten in place: every result replaces the very element it is made from.
 
     An operand folded over one reduce loop may have one of its terms in the result's place; the other terms
@@ -205,7 +232,8 @@ def _element_for_element(task: SliceTask, agent: Agent, writes: np.ndarray) -> b
     terms = [replace(read, base=read.base + index * stride, dims=dims) for index in range(loop.extent)]
     aligned = [term for term in terms if _same_walk(task, term, result)]
     others = [term for term in terms if term not in aligned]
-    return len(aligned) == 1 and not any(intervals.first_common(writes, operand_reads(task, term)) for term in others)
+    written = writes.exact
+    return len(aligned) == 1 and not any(intervals.first_common(written, operand_reads(task, term)) for term in others)
 
 
 def _same_walk(task: SliceTask, read: Ndl, result: Ndl) -> bool:

@@ -9,11 +9,14 @@ import numpy as np
 from torq_byoc.npu_model import intervals
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, StartDma
 from torq_byoc.npu_model.program import Program
+from torq_byoc.npu_model.touched import Placed
 from torq_byoc.npu_model.xram import Region, XramMap
 
 UNDEFINED, DATA, CODE, NSS = 0, 1, 2, 3
 _OTHERS = {kind: [other for other in range(4) if other != kind] for kind in range(4)}
 _KIND = {"program": CODE, "nss": NSS}
+_FEW = 64
+"""Intervals up to which they are looked through one by one."""
 
 
 class Memory:
@@ -60,9 +63,12 @@ class Memory:
             self._origin[slot] = descriptor.xram - within
             self._lram[slot * self._slot_bytes : (slot + 1) * self._slot_bytes] = UNDEFINED
 
-    def define(self, written: np.ndarray) -> None:
+    def define(self, written: Placed) -> None:
         """Note that a slice wrote these bytes."""
-        intervals.assign(self._lram, written, DATA)
+        if written.is_whole:
+            self._lram[written.low : written.high] = DATA
+        else:
+            intervals.assign(self._lram, written.exact, DATA)
 
     def forget(self, start: int, end: int, *, lram: bool) -> None:
         """Make bytes undefined, in LRAM or where the program may write in XRAM."""
@@ -72,17 +78,18 @@ class Memory:
         for region_start, defined in self._defined.items():
             defined[max(0, start - region_start) : max(0, end - region_start)] = UNDEFINED
 
-    def first_not(self, wanted: np.ndarray, kind: int) -> int | None:
+    def first_not(self, wanted: Placed, kind: int) -> int | None:
         """The first of some LRAM bytes that is not of a kind, or None."""
-        if not len(wanted):
-            return None
-        low, high = int(wanted[0, 0]), int(wanted[-1, 1])
+        low, high = wanted.low, wanted.high
         first = self._first_other(low, high, kind)
-        if first is None or len(wanted) == 1:
+        if first is None or wanted.is_whole:
             return first
+        runs = wanted.exact
+        if len(runs) <= _FEW:
+            return next((at for run in runs.tolist() if (at := self._first_other(*run, kind)) is not None), None)
         wrong = (self._lram[first:high] != kind).nonzero()[0] + first
-        holders = np.searchsorted(wanted[:, 0], wrong, side="right") - 1
-        inside = wrong[wrong < wanted[holders, 1]]
+        holders = np.searchsorted(runs[:, 0], wrong, side="right") - 1
+        inside = wrong[wrong < runs[holders, 1]]
         return int(inside[0]) if inside.size else None
 
     def holds(self, start: int, end: int, kind: int, address: int | None = None) -> bool:
@@ -93,8 +100,12 @@ class Memory:
 
     def _first_other(self, start: int, end: int, kind: int) -> int | None:
         """The first LRAM byte of a stretch that is not of a kind, or None: each other kind is looked for."""
-        places = [self._kinds.find(other, start, end) for other in _OTHERS[kind]]
-        return min([place for place in places if place >= 0], default=None)
+        first = None
+        for other in _OTHERS[kind]:
+            place = self._kinds.find(other, start, end)
+            if place >= 0:
+                first = end = place
+        return first
 
     def undefined_outputs(self) -> Iterator[tuple[str, int]]:
         """Outputs that are not completely written, with the number of missing bytes."""
