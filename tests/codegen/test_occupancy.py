@@ -43,4 +43,9 @@ def test_the_earliest_slot_is_the_one_found_slot_by_slot(
     expected = first if fits(first) else None
     while expected is not None and expected > floor and fits(expected - 1):
         expected -= 1
-    assert occupancy.earliest(first, last, floor, wanted) == expected
+    found = occupancy.earliest(first, last, floor, wanted)
+    assert (None if found is None else found.slot) == expected
+    if found is not None:
+        taken = set().union(*busy[found.slot : last + 1])
+        positions = [at for at in range(8 - wanted + 1) if taken.isdisjoint(range(at, at + wanted))]
+        assert found.positions == sum(1 << at for at in positions)

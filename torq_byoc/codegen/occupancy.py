@@ -6,10 +6,21 @@ are.  A cell is the unit of placement; offsets are multiples of it.
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
 import operator
+
+import msgspec
+
+_REMEMBERED = 64
+"""Masks whose room is remembered, of at most a few KiB each."""
+
+
+class Opening(msgspec.Struct, frozen=True, gc=False):
+    """Positions (a bit mask) at which there is room from a slot on."""
+
+    slot: int
+    positions: int
 
 
 class Occupancy:
@@ -40,45 +51,70 @@ class Occupancy:
 
     def room(self, taken: int, cells: int) -> int:
         """Bit mask of the positions at which ``cells`` free cells begin, given a mask of taken cells."""
-        free = self._all & ~taken
-        length = 1
-        while length < cells and free:
-            step = min(length, cells - length)
-            free &= free >> step
-            length += step
-        return free
+        return _room(self._all & ~taken, cells)
 
-    def earliest(self, first: int, last: int, floor: int, cells: int) -> int | None:
+    def opening(self, first: int, last: int, cells: int) -> Opening:
+        """Where ``cells`` cells are free from slot ``first`` to ``last``."""
+        return Opening(first, self.room(self.taken_between(first, last), cells))
+
+    def earliest(self, first: int, last: int, floor: int, cells: int) -> Opening | None:
         """The earliest slot, from ``floor`` on, such that ``cells`` cells are free from it to ``last`` at one position;
         None when there is no room even from ``first`` on.
 
-        The longer the time, the less room there is: slots are tried by bisection.
+        The longer the time, the less room there is: slots are tried by bisection, after ``floor``, which is right most
+        often.
         """
         before = reversed(self._taken[floor:first])
         taken = list(itertools.accumulate(before, operator.or_, initial=self.taken_between(first, last)))
-        fitting = bisect.bisect_left(taken, True, key=lambda mask: not self.room(mask, cells))
-        return first + 1 - fitting if fitting else None
+        room = self.room(taken[-1], cells)
+        if room:
+            return Opening(floor, room)
+        found, fitting, full = None, 0, len(taken) - 1
+        while fitting < full:
+            middle = (fitting + full) // 2
+            room = self.room(taken[middle], cells)
+            if room:
+                found, fitting = Opening(first - middle, room), middle + 1
+            else:
+                full = middle
+        return found
 
     def longest_room(self, taken: int) -> int:
         """Cells of the longest free stretch, given a mask of taken cells."""
-        free = self._all & ~taken
-        if not free:
-            return 0
-        doubled = [free]
-        while wider := doubled[-1] & (doubled[-1] >> (1 << (len(doubled) - 1))):
-            doubled.append(wider)
-        room, length = doubled[-1], 1 << (len(doubled) - 1)
-        for power in reversed(range(len(doubled) - 1)):
-            longer = room & (doubled[power] >> length)
-            if longer:
-                room, length = longer, length + (1 << power)
-        return length
+        return _longest_room(self._all & ~taken)
 
     def take(self, first: int, last: int, offset: int, cells: int) -> None:
         """Occupy cells in every slot from ``first`` to ``last``."""
         mask = span(offset, cells)
         for slot in range(first, last + 1):
             self._taken[slot] |= mask
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _room(free: int, cells: int) -> int:
+    """Positions at which ``cells`` cells of a mask begin: the tiles of a node look into much the same memory."""
+    length = 1
+    while length < cells and free:
+        step = min(length, cells - length)
+        free &= free >> step
+        length += step
+    return free
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _longest_room(free: int) -> int:
+    """Cells of the longest stretch of a mask."""
+    if not free:
+        return 0
+    doubled = [free]
+    while wider := doubled[-1] & (doubled[-1] >> (1 << (len(doubled) - 1))):
+        doubled.append(wider)
+    room, length = doubled[-1], 1 << (len(doubled) - 1)
+    for power in reversed(range(len(doubled) - 1)):
+        longer = room & (doubled[power] >> length)
+        if longer:
+            room, length = longer, length + (1 << power)
+    return length
 
 
 def span(offset: int, cells: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torq_byoc.codegen.lifetimes import Fetch, Lifetime
 from torq_byoc.codegen.load_queue import FillingGaps, InOrder, Waiting
-from torq_byoc.codegen.occupancy import highest, span
+from torq_byoc.codegen.occupancy import Opening, highest, span
 from torq_byoc.codegen.result_places import Places, ResultPlacer, lingering_results
 
 MAX_LOOKAHEAD = 96
@@ -93,12 +93,12 @@ class Placement:
         for fetch, ready in self.needs.fetches:
             if self._reuse(fetch):
                 continue
-            slot = self._slot(fetch, ready, early, queue)
-            if slot is None:
+            opening = self._opening(fetch, ready, early, queue)
+            if opening is None:
                 self.failed = Lifetime(fetch.first_use, fetch.last_use)
                 return None
-            slots[fetch.buffer] = slot
-            self._fetch(fetch, slot)
+            slots[fetch.buffer] = opening.slot
+            self._fetch(fetch, opening)
         return slots
 
     def relieved(self) -> Relief:
@@ -139,20 +139,19 @@ class Placement:
         self.reused[fetch.buffer] = holder
         return True
 
-    def _slot(self, fetch: Fetch, ready: int, early: Early, queue: FillingGaps | InOrder) -> int | None:
+    def _opening(self, fetch: Fetch, ready: int, early: Early, queue: FillingGaps | InOrder) -> Opening | None:
         """The slot in which a fetched buffer is loaded: once the queue takes it and there is room for it to stay."""
         floor = max(fetch.first_use - MAX_LOOKAHEAD, ready, early.floor(fetch), queue.soonest(fetch.first_use))
         if fetch.first_use in self.relief.punctual:
             floor = fetch.first_use
-        cells = self.needs.cells[fetch.buffer]
-        earliest = self.places.occupancy.earliest(fetch.first_use, fetch.last_use, floor, cells)
+        occupancy, cells = self.places.occupancy, self.needs.cells[fetch.buffer]
+        earliest = occupancy.earliest(fetch.first_use, fetch.last_use, floor, cells)
         if earliest is None:
             return None
-        return queue.enter(Waiting(fetch.first_use, fetch.cycles, earliest, ready - 1))
+        slot = queue.enter(Waiting(fetch.first_use, fetch.cycles, earliest.slot, ready - 1))
+        return earliest if slot == earliest.slot else occupancy.opening(slot, fetch.last_use, cells)
 
-    def _fetch(self, fetch: Fetch, slot: int) -> None:
-        """Place a fetched buffer from a slot on in which there is room."""
-        occupancy = self.places.occupancy
-        room = occupancy.room(occupancy.taken_between(slot, fetch.last_use), self.needs.cells[fetch.buffer])
-        self.places.take(fetch.buffer, Lifetime(slot, fetch.last_use), highest(room))
+    def _fetch(self, fetch: Fetch, opening: Opening) -> None:
+        """Place a fetched buffer where there is room."""
+        self.places.take(fetch.buffer, Lifetime(opening.slot, fetch.last_use), highest(opening.positions))
         self.fetched[fetch.buffer] = fetch.first_use
