@@ -51,10 +51,12 @@ class InFlight:
 
 
 def _may_conflict(mine: JobAccess, theirs: JobAccess) -> bool:
-    """Whether spans of the two meet that one of them writes."""
-    return _may_race(mine.lram_reads, mine.lram_writes, theirs.lram_reads, theirs.lram_writes) or _may_race(
-        mine.xram_reads, mine.xram_writes, theirs.xram_reads, theirs.xram_writes
-    )
+    """Whether spans of the two meet that one of them writes; few jobs write XRAM."""
+    if _may_race(mine.lram_reads, mine.lram_writes, theirs.lram_reads, theirs.lram_writes):
+        return True
+    if not mine.xram_writes.spans and not theirs.xram_writes.spans:
+        return False
+    return _may_race(mine.xram_reads, mine.xram_writes, theirs.xram_reads, theirs.xram_writes)
 
 
 def _may_race(reads: Touched, writes: Touched, their_reads: Touched, their_writes: Touched) -> bool:
