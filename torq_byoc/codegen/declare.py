@@ -70,15 +70,14 @@ def declare(
 
 
 def _job(program: RunProgram, op: Op, start: Start, numbers: Mapping[int, int], code: Mapping[int, bytes]) -> JobInfo:
-    accesses = op.accesses
-
-    def touched(effect: Effect) -> tuple[int, ...]:
-        return tuple(dict.fromkeys([numbers[access.buffer] for access in accesses if access.effect is effect]))
-
+    reads: dict[int, None] = {}
+    writes: dict[int, None] = {}
+    for access in op.accesses:
+        (reads if access.effect is Effect.READ else writes)[numbers[access.buffer]] = None
     if isinstance(op, SliceRun):
         kind = "slice"
         seal = job_seal(start, code[op.program][op.program_offset : op.program_offset + op.program_bytes])
     else:
         kind = program.buffers[(op.target if isinstance(op, Load) else op.source).buffer].kind.value
         seal = job_seal(start)
-    return JobInfo(op.node, kind, touched(Effect.READ), touched(Effect.WRITE), seal)
+    return JobInfo(op.node, kind, tuple(reads), tuple(writes), seal)
