@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from torq_byoc.codegen.hl import Addresses, Invocation, PlacedOperand
 from torq_byoc.codegen.tile_places import DENSE
 from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import Kernel
+from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.kernels.portion import region_of
 
 
@@ -57,17 +57,25 @@ def _distance(operand: PlacedOperand, invocation: Invocation) -> tuple[int, ...]
     return (operand.offset, *start)
 
 
-def first_elements(
-    kernel: Kernel, graph: OpGraph, node: Node, call: Invocation, addresses: Addresses
-) -> tuple[int, ...]:
-    """Addresses of the first elements that a call needs of its operands: result, tensors, constants."""
-    found = [_element(call.output, call.region.start, addresses)]
-    for position, operand in zip(kernel.tensor_inputs(graph, node), call.inputs, strict=True):
-        needed = region_of(kernel, graph, node, position, call.region, call.portion)
-        found.append(_element(operand, needed.start, addresses))
-    for constant, granule in zip(call.constants, call.granules, strict=True):
-        found.append(addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
-    return tuple(found)
+class FirstElements:
+    """Finds the first elements that the calls of a graph's nodes need of their operands."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self._graph = graph
+        self._inputs: dict[str, tuple[int, ...]] = {}
+
+    def of(self, node: Node, call: Invocation, addresses: Addresses) -> tuple[int, ...]:
+        """Addresses of these elements of result, tensors and constants."""
+        kernel, graph = kernel_for(node.op), self._graph
+        if node.name not in self._inputs:
+            self._inputs[node.name] = kernel.tensor_inputs(graph, node)
+        found = [_element(call.output, call.region.start, addresses)]
+        for position, operand in zip(self._inputs[node.name], call.inputs, strict=True):
+            needed = region_of(kernel, graph, node, position, call.region, call.portion)
+            found.append(_element(operand, needed.start, addresses))
+        for constant, granule in zip(call.constants, call.granules, strict=True):
+            found.append(addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
+        return tuple(found)
 
 
 def _element(operand: PlacedOperand, index: Sequence[int], addresses: Addresses) -> int:
@@ -88,7 +96,7 @@ def call_form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> H
 
     Args:
         call: a dense one.
-        first: its ``first_elements``.
+        first: its ``FirstElements``.
         by_distance: for kernels that do not ``translate``.
     """
     buffers = operand_buffers(call)

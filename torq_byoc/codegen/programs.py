@@ -14,12 +14,12 @@ each a step of its own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from torq_byoc.codegen.call_forms import call_form, call_shape, first_elements, is_dense
+from torq_byoc.codegen.call_forms import FirstElements, call_form, call_shape, is_dense
 from torq_byoc.codegen.chunks import Chunk, program_chunks
 from torq_byoc.codegen.hl import (
     Access,
@@ -89,6 +89,7 @@ class _Cutter:
         self.buffers = list(program.buffers)
         self.ops: list[Op] = []
         self.checks = TaskChecks(config)
+        self.first_elements = FirstElements(graph)
         self.kinds: dict[Hashable, int] = {}
         self.kind_of = {
             node.name: self.kinds.setdefault(signature(graph, node), len(self.kinds)) for node in graph.nodes
@@ -130,16 +131,15 @@ class _Cutter:
     def _chunks(self, call: SliceCall) -> list[Chunk]:
         """Those of a call; calls that are alike, of nodes that are alike, are cut once."""
         node, invocation = self.nodes[call.node], call.invocation
-        addresses = self._apart(invocation)
-        form = self._form(node, invocation, addresses)
+        form = self._form(node, invocation)
         if form is None:
-            return self._cut(node, invocation, addresses)
+            return self._cut(node, invocation)
         key = (self.kind_of[node.name], form)
         if key not in self.chunks:
-            self.chunks[key] = self._cut(node, invocation, addresses)
+            self.chunks[key] = self._cut(node, invocation)
         return self.chunks[key]
 
-    def _form(self, node: Node, invocation: Invocation, addresses: Mapping[int, int]) -> Hashable | None:
+    def _form(self, node: Node, invocation: Invocation) -> Hashable | None:
         """What the sizes and cycles of a call's tasks depend on, beside the kind of node; None if on everything."""
         kernel = kernel_for(node.op)
         if not is_dense(invocation):
@@ -147,13 +147,12 @@ class _Cutter:
         if kernel.translates:
             return call_shape(invocation)
         if kernel.moves:
-            return call_form(
-                invocation, first_elements(kernel, self.graph, node, invocation, addresses), by_distance=True
-            )
+            first = self.first_elements.of(node, invocation, self._apart(invocation))
+            return call_form(invocation, first, by_distance=True)
         return None
 
-    def _cut(self, node: Node, invocation: Invocation, addresses: Mapping[int, int]) -> list[Chunk]:
-        tasks = invocation_tasks(self.graph, node, self.config, invocation, addresses)
+    def _cut(self, node: Node, invocation: Invocation) -> list[Chunk]:
+        tasks = invocation_tasks(self.graph, node, self.config, invocation, self._apart(invocation))
         self.checks.check(tasks)
         return program_chunks(tasks, self.config.slice_program_bytes)
 

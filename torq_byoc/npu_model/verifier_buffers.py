@@ -9,12 +9,12 @@ constants are there from the start.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
 from torq_byoc.npu_model.isa import Engine, StartDma
 from torq_byoc.npu_model.program import JobInfo, Program
-from torq_byoc.npu_model.touched import Span, Touched
+from torq_byoc.npu_model.touched import Touched
 from torq_byoc.npu_model.trace import Job
 from torq_byoc.npu_model.verifier_jobs import JobAccess
 from torq_byoc.npu_model.verifier_memory import Memory
@@ -68,11 +68,9 @@ class Tenancies:
         for number in info.writes:
             if self._state[number] == _OVER:
                 yield f"writes {self._name(number)}, {self._why_not(number)}"
-        for what, touched, space, numbers in _touched(job, info, access):
-            stray = self._stray(touched, numbers, space)
-            if stray:
-                memory = "XRAM" if space else "LRAM"
-                yield f"{what} {memory} bytes {stray[0]:#x}..{stray[1]:#x}, outside the buffers declared for it"
+        for message in self._strays(job, info, access):
+            if message:
+                yield message
 
     def begin(self, info: JobInfo, memory: Memory) -> None:
         """Begin the tenancies of the buffers that a job is the first to write."""
@@ -86,9 +84,25 @@ class Tenancies:
             self._state[number] = _LIVE
             memory.forget(low, high, lram=space == _LRAM)
 
-    def _stray(self, touched: Touched, numbers: tuple[int, ...], space: int) -> Span | None:
-        """The first interval that is touched outside some buffers of a memory, or None."""
-        return touched.first_outside([self._extent[number] for number in numbers if self._space[number] == space])
+    def _strays(self, job: Job, info: JobInfo, access: JobAccess) -> tuple[str, str]:
+        """What the job reads, and what it writes, outside its buffers; empty where that is nothing."""
+        if not isinstance(job.start, StartDma):
+            reads = self._stray("reads", access.lram_reads, (*info.reads, *info.writes), _LRAM)
+            return reads, self._stray("writes", access.lram_writes, info.writes, _LRAM)
+        outside = Touched.all_of(*transfer_xram_bounds(job.start.descriptor))
+        if job.start.engine is Engine.DMA_IN:
+            reads = self._stray("reads", outside, info.reads, _XRAM)
+            return reads, self._stray("writes", access.lram_writes, info.writes, _LRAM)
+        reads = self._stray("reads", access.lram_reads, info.reads, _LRAM)
+        return reads, self._stray("writes", outside, info.writes, _XRAM)
+
+    def _stray(self, verb: str, touched: Touched, numbers: Sequence[int], space: int) -> str:
+        """Where bytes are touched outside some buffers of a memory."""
+        stray = touched.first_outside([self._extent[number] for number in numbers if self._space[number] == space])
+        if stray is None:
+            return ""
+        memory = "XRAM" if space else "LRAM"
+        return f"{verb} {memory} bytes {stray[0]:#x}..{stray[1]:#x}, outside the buffers declared for it"
 
     def _name(self, number: int) -> str:
         memory = "XRAM" if self._space[number] else "LRAM"
@@ -97,15 +111,3 @@ class Tenancies:
 
     def _why_not(self, number: int) -> str:
         return "which nothing has written" if self._state[number] == _AWAITED else "whose place another one has taken"
-
-
-def _touched(job: Job, info: JobInfo, access: JobAccess) -> Iterator[tuple[str, Touched, int, tuple[int, ...]]]:
-    """(verb, bytes, space, buffers that may hold them) of everything a job touches."""
-    if isinstance(job.start, StartDma):
-        outside = Touched.all_of(*transfer_xram_bounds(job.start.descriptor))
-        incoming = job.start.engine is Engine.DMA_IN
-        yield "reads", *((outside, _XRAM) if incoming else (access.lram_reads, _LRAM)), info.reads
-        yield "writes", *((access.lram_writes, _LRAM) if incoming else (outside, _XRAM)), info.writes
-        return
-    yield "reads", access.lram_reads, _LRAM, (*info.reads, *info.writes)
-    yield "writes", access.lram_writes, _LRAM, info.writes
