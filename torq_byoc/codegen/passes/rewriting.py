@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from torq_byoc.codegen.hl import CallProgram, PlacedOperand, SliceCall, SliceRun
+from torq_byoc.codegen.hl import Access, CallProgram, PlacedConstant, PlacedOperand, SliceCall, SliceRun
 
 Called = TypeVar("Called", SliceCall, SliceRun)
+Operand = TypeVar("Operand", Access, PlacedOperand, PlacedConstant)
 Placing = Callable[[PlacedOperand], PlacedOperand]
 """From an operand to the same operand in another place."""
 
@@ -29,7 +30,7 @@ def moved(call: SliceCall, places: Mapping[int, Placing]) -> SliceCall:
     output, inputs = placed(old.output), tuple(map(placed, old.inputs))
     if not buffers:
         return call
-    operands = tuple(replace(access, buffer=buffers.get(access.buffer, access.buffer)) for access in call.operands)
+    operands = _exchanged(call.operands, buffers)
     return replace(call, invocation=replace(old, output=output, inputs=inputs), operands=operands)
 
 
@@ -38,10 +39,14 @@ def renamed(call: Called, names: Mapping[int, int]) -> Called:
     if names.keys().isdisjoint([access.buffer for access in call.operands]):
         return call
     old = call.invocation
-    inputs = tuple(replace(one, buffer=names.get(one.buffer, one.buffer)) for one in old.inputs)
-    constants = tuple(replace(one, buffer=names.get(one.buffer, one.buffer)) for one in old.constants)
-    operands = tuple(replace(access, buffer=names.get(access.buffer, access.buffer)) for access in call.operands)
+    inputs, constants = _exchanged(old.inputs, names), _exchanged(old.constants, names)
+    operands = _exchanged(call.operands, names)
     return replace(call, invocation=replace(old, inputs=inputs, constants=constants), operands=operands)
+
+
+def _exchanged(operands: tuple[Operand, ...], names: Mapping[int, int]) -> tuple[Operand, ...]:
+    """Operands with some of their buffers exchanged."""
+    return tuple([replace(one, buffer=names[one.buffer]) if one.buffer in names else one for one in operands])
 
 
 def placed_operands(program: CallProgram) -> dict[int, PlacedOperand]:
