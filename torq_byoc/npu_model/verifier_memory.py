@@ -86,7 +86,11 @@ class Memory:
             return first
         runs = wanted.exact
         if len(runs) <= _FEW:
-            return next((at for run in runs.tolist() if (at := self._first_other(*run, kind)) is not None), None)
+            for start, end in runs.tolist():
+                first = self._first_other(start, end, kind)
+                if first is not None:
+                    return first
+            return None
         wrong = (self._lram[first:high] != kind).nonzero()[0] + first
         holders = np.searchsorted(runs[:, 0], wrong, side="right") - 1
         inside = wrong[wrong < runs[holders, 1]]
