@@ -28,17 +28,21 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         moves: the operand's part changes from tile to tile.
         total: sum of the parts' sizes (above 1 where parts overlap).
+        changed, changes: sum of the sizes of those that differ from the part before, and their number; the first part
+            is one of them.
         largest, first, last: sizes of single parts.
     """
 
     moves: bool
     total: float
+    changed: float
+    changes: int
     largest: float
     first: float
     last: float
 
 
-WHOLE = Cut(False, 1.0, 1.0, 1.0, 1.0)
+WHOLE = Cut(False, 1.0, 1.0, 1, 1.0, 1.0, 1.0)
 """An operand that every tile reads as a whole."""
 
 
@@ -219,7 +223,9 @@ def _part(granules: Granules, output: Region) -> ConstantPart:
 
 def _compare(parts: Sequence[object], sizes: Sequence[int], whole: int) -> Cut:
     """Sizes of an operand's parts against the whole; ``whole`` is 0 only for an operand nobody reads."""
-    moves = any(before != after for before, after in itertools.pairwise(parts))
-    if not moves or whole == 0:
+    differ = (before != after for before, after in itertools.pairwise(parts))
+    changed = [*sizes[:1], *itertools.compress(sizes[1:], differ)]
+    if len(changed) == 1 or whole == 0:
         return WHOLE
-    return Cut(True, sum(sizes) / whole, max(sizes) / whole, sizes[0] / whole, sizes[-1] / whole)
+    total, loaded, ends = sum(sizes) / whole, sum(changed) / whole, (sizes[0] / whole, sizes[-1] / whole)
+    return Cut(True, total, loaded, len(changed), max(sizes) / whole, *ends)

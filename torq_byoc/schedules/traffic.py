@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -90,6 +91,17 @@ class StreamTraffic:
     loads: np.ndarray
 
 
+class _Factors(NamedTuple):
+    """What ``Cut`` says of one operand under n tilings, along every axis: arrays of n rows, a column an axis."""
+
+    moves: np.ndarray
+    total: np.ndarray
+    changed: np.ndarray
+    changes: np.ndarray
+    largest: np.ndarray
+    first: np.ndarray
+
+
 @functools.lru_cache(maxsize=64)
 def tiling_table(model: NodeModel, tiles: tuple[tuple[int, ...], ...], portion: tuple[int, ...] = ()) -> TilingTable:
     """A ``TilingTable``; the same one again when a node is asked under another residency."""
@@ -117,7 +129,7 @@ class TilingTable:
     def moves(self) -> list[tuple[bool, ...]]:
         """For every axis, which operands change along it in any of the tilings."""
         axes = range(self.tiles.shape[1])
-        return [tuple(bool(moves[:, axis].any()) for moves, *_ in self._factors) for axis in axes]
+        return [tuple(bool(factors.moves[:, axis].any()) for factors in self._factors) for axis in axes]
 
     def traffic(self, order: Sequence[int], residency: Residency) -> Traffic:
         """Data movement under a loop order and a residency."""
@@ -157,39 +169,40 @@ class TilingTable:
 
     def stream(self, index: int, order: Sequence[int]) -> StreamTraffic:
         """Loads of one operand under a loop order; the portions of the reduction are its innermost loop."""
-        moves, total, largest, first = self._factors[index]
+        factors = self._factors[index]
         terms = self._terms[index]
         nbytes = np.full(len(self.tiles), float(self.model.streams[index].nbytes))
-        part, start = nbytes * largest.prod(axis=1) * terms.largest, nbytes * first.prod(axis=1) * terms.first
+        part = nbytes * factors.largest.prod(axis=1) * terms.largest
+        start = nbytes * factors.first.prod(axis=1) * terms.first
         nbytes *= terms.total
         loads = np.full(len(self.tiles), self._portions if terms.moves else 1, dtype=np.int64)
         inside = np.full(len(self.tiles), terms.moves)
         for axis in reversed(order):
-            counts = self.counts[:, axis]
-            nbytes = nbytes * np.where(moves[:, axis], total[:, axis], np.where(inside, counts, 1))
-            inside = inside | moves[:, axis]
-            loads = loads * np.where(inside, counts, 1)
+            counts, moves = self.counts[:, axis], factors.moves[:, axis]
+            repeated = np.where(moves, factors.total[:, axis], counts)
+            nbytes = nbytes * np.where(inside, repeated, factors.changed[:, axis])
+            loads = loads * np.where(inside, counts, factors.changes[:, axis])
+            inside = inside | moves
         return StreamTraffic(nbytes, part, start, loads)
 
-    def _stream_factors(self, stream: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _stream_factors(self, stream: int) -> _Factors:
         columns = []
         for axis in range(self.tiles.shape[1]):
             values, where = np.unique(self.tiles[:, axis], return_inverse=True)
             cuts = [self.model.cut(stream, axis, int(value)) for value in values]
-            table = np.array([(cut.moves, cut.total, cut.largest, cut.first) for cut in cuts], dtype=float)
+            table = np.array([[getattr(cut, name) for name in _Factors._fields] for cut in cuts], dtype=float)
             columns.append(table[where.reshape(-1)])
-        if not columns:
-            return tuple(np.ones((len(self.tiles), 0)) for _ in range(4))  # type: ignore[return-value]
-        stacked = np.stack(columns, axis=1)
-        return stacked[:, :, 0] > 0, stacked[:, :, 1], stacked[:, :, 2], stacked[:, :, 3]
+        stacked = np.stack(columns, axis=1) if columns else np.ones((len(self.tiles), 0, len(_Factors._fields)))
+        found = _Factors(*np.moveaxis(stacked, 2, 0))
+        return found._replace(moves=found.moves > 0, changes=found.changes.astype(np.int64))
 
     def _pieces(self, index: int, nbytes: np.ndarray) -> np.ndarray:
         """Pieces of rows that an operand's loads consist of where the innermost axis is cut."""
         row = self.model.row_bytes(index)
-        moves, _, largest, _ = self._factors[index]
-        if row == 0 or moves.shape[1] == 0:
+        factors = self._factors[index]
+        if row == 0 or factors.moves.shape[1] == 0:
             return np.zeros(len(self.tiles))
-        return np.where(moves[:, -1], nbytes / np.maximum(1.0, row * largest[:, -1]), 0.0)
+        return np.where(factors.moves[:, -1], nbytes / np.maximum(1.0, row * factors.largest[:, -1]), 0.0)
 
     def _output_pieces(self) -> np.ndarray:
         if self.tiles.shape[1] == 0:
