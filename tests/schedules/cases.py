@@ -125,6 +125,7 @@ CASES = (
     conv((1, 3, 16, 40), (70, 3, 4, 9), (1, 64, 2, 4), strides=(4, 8), lanes="filters", label="filter_lanes"),
     conv((1, 8, 10, 9), (8, 1, 3, 3), (1, 4, 3, 9), pads=(1, 1, 1, 1), groups=8, label="depthwise"),
     conv((1, 8, 9, 9), (12, 4, 3, 3), (1, 4, 4, 9), pads=(1, 1, 1, 1), groups=2, label="groups"),
+    conv((1, 8, 9, 9), (16, 4, 3, 3), (1, 4, 4, 9), pads=(1, 1, 1, 1), groups=2, label="tiles within groups"),
     conv((1, 8, 9, 9), (12, 4, 3, 3), (1, 8, 4, 9), groups=2, interleaved=True, label="interleaved"),
     conv(
         (1, 8, 10, 12),

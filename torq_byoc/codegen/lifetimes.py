@@ -6,8 +6,9 @@ Time is counted in slots, one a step (a tile, or a part of one whose program is 
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -86,8 +87,11 @@ def fixed_lifetimes(program: RunProgram, fetches: Sequence[Fetch]) -> dict[int, 
 
 
 def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[int, int]:
-    """For every stored result the slot of the next tile of the node that made it: as long as it stays, that tile has
-    another place and need not wait for the transfer.  A fused group runs its other nodes in between."""
+    """For every stored result the slot until which its place should stay its own: nothing waits for the transfer then.
+
+    While its node has a next tile (a fused group runs its other nodes in between), until the slot of that tile, which
+    has another place; behind the last one, until the store is done.
+    """
     steps: dict[str, list[int]] = {}
     maker: dict[int, str] = {}
     for op in program.ops:
@@ -96,13 +100,29 @@ def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[
                 steps.setdefault(op.node, []).append(op.step)
             maker[op.invocation.output.buffer] = op.node
     lingering = {}
-    for op in program.ops:
-        if isinstance(op, Store) and op.source.buffer in fixed:
-            own = steps[maker[op.source.buffer]]
-            position = bisect.bisect_right(own, fixed[op.source.buffer].end)
-            if position < len(own):
-                lingering[op.source.buffer] = own[position]
+    for store, done in _stores_with_end(program):
+        buffer = store.source.buffer
+        if buffer in fixed:
+            own, end = steps[maker[buffer]], fixed[buffer].end
+            position = bisect.bisect_right(own, end)
+            until = own[position] if position < len(own) else done
+            if until > end:
+                lingering[buffer] = until
     return lingering
+
+
+def _stores_with_end(program: RunProgram) -> Iterator[tuple[Store, int]]:
+    """Stores in program order, with the slot in which each is done, one after the other, if the slices never wait."""
+    work = [0] * (1 + max((op.step for op in program.ops), default=0))
+    for op in program.ops:
+        if isinstance(op, SliceRun):
+            work[op.step] = max(work[op.step], op.cycles)
+    ends = list(itertools.accumulate(work))
+    done = 0
+    for op in program.ops:
+        if isinstance(op, Store):
+            done = max(done, ends[op.step]) + op.cycles
+            yield op, min(bisect.bisect_left(ends, done), len(ends) - 1)
 
 
 def stores_by_buffer(program: RunProgram) -> dict[int, list[Store]]:

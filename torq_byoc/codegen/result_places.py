@@ -124,12 +124,16 @@ def _fits(places: Places, buffer: int, life: Lifetime) -> bool:
     occupancy, cells = places.occupancy, places.needs.cells[buffer]
     room = occupancy.room(occupancy.taken_between(life.start, life.end), cells)
     if room:
-        places.take(buffer, life, _position(occupancy, room, cells, life))
+        places.take(buffer, life, _position(occupancy, room, cells, places.needs.fixed[buffer]))
     return bool(room)
 
 
 def _position(occupancy: Occupancy, room: int, cells: int, life: Lifetime) -> int:
-    """The low or the high end of the room: for tensors that stay, whichever splits the memory less."""
+    """The low or the high end of the room: for tensors that stay, whichever splits the memory less.
+
+    A result that only lingers for its transfer (``life`` is the time for which it is needed) does not stay: the high
+    end is where loads go.
+    """
     ends = (lowest(room), highest(room))
     if life.end - life.start <= 1 or ends[0] == ends[1]:
         return ends[0]
