@@ -20,7 +20,7 @@ from torq_byoc.accuracy.stages import Stages, stages_of
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import TorqError
 from torq_byoc.frontend import load_model, onnx_node_name
-from torq_byoc.host_module import deserialize
+from torq_byoc.host_module import deserialize, with_runtime_calls
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.quantize.data import load_calibration
 
@@ -169,16 +169,16 @@ class Subject:
 
     def layers_of_step(self, step: str) -> tuple[str, ...]:
         """Nodes that a step of the host module stands for; of one that gives programs their operands, the readers."""
-        steps = HostSteps(deserialize(self.stages.compiled.host)).steps
-        blocks = self.stages.parted.module["main"].body.blocks
-        values = (binding.value for block in blocks for binding in block.bindings)
-        calls = [value for value in values if isinstance(value, tvm.ir.Call)]
+        stages = self.stages
+        steps = HostSteps(deserialize(stages.compiled.host)).steps
+        symbols = {symbol: symbol.encode() for symbol in stages.graphs}
+        calls = _calls(with_runtime_calls(stages.parted.module, symbols))
         names = {one.name: onnx_node_name(call) for one, call in zip(steps, calls, strict=True)}
+        partitions = [call for call in _calls(stages.parted.module) if isinstance(call.op, tvm.ir.GlobalVar)]
         readers = [
             layer_name(next(node for node in graph.nodes if name in node.inputs))
-            for call, one in zip(calls, steps, strict=True)
-            if one.program is not None
-            for graph in (self.stages.graphs[call.op.name_hint],)
+            for call, one in zip(partitions, (one for one in steps if one.program is not None), strict=True)
+            for graph in (stages.graphs[call.op.name_hint],)
             for name, argument in zip(graph.inputs, one.arguments, strict=True)
             if argument == step
         ]
@@ -188,6 +188,12 @@ class Subject:
     def outputs(self) -> list[dict[str, np.ndarray]] | None:
         """Of every sample."""
         return outputs_of(self.stages, self.samples)
+
+
+def _calls(module: tvm.IRModule) -> list[tvm.ir.Call]:
+    """Of operators and partitions in the main function of a module, in order."""
+    values = (binding.value for block in module["main"].body.blocks for binding in block.bindings)
+    return [value for value in values if isinstance(value, tvm.ir.Call)]
 
 
 def outputs_of(stages: Stages, samples: tuple[dict[str, np.ndarray], ...]) -> list[dict[str, np.ndarray]] | None:

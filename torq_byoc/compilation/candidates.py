@@ -12,6 +12,7 @@ from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.schedules.cost_model import rank_of
 from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.node_tiles import scheduled_function
 from torq_byoc.schedules.plan import Schedule, Scheduler
@@ -42,6 +43,12 @@ class Candidate:
     def cycles(self) -> int:
         """What its program takes, simulated."""
         return self.generated.timeline.total_cycles
+
+    @property
+    def rank(self) -> float:
+        """Cycles, and some more for transfers that only just hide, as in the search (``cost_model.rank_of``)."""
+        busy = self.generated.timeline.busy
+        return float(rank_of(self.cycles, 0, busy["dma_in"] + busy["dma_out"]))
 
 
 class CandidateSearch:

@@ -31,7 +31,7 @@ SMALL, LARGE = 1_000, 2_000
 other chain of groups is looked for."""
 MANY_TURNS, ONE_TURN = 12, 1
 """In which the groups of a chain are chosen, for small programs and for others."""
-SHARES = (1 / 2, 1 / 4, 1 / 8)
+SHARES = (1 / 2, 1 / 4, 1 / 6, 1 / 8)
 """Of the LRAM, for which other plans are made."""
 USUAL_EFFORT = 1
 """Effort whose candidates are rivals of those of more effort."""
@@ -110,14 +110,19 @@ def _of_fastest_chain(search: CandidateSearch, chosen: Candidate) -> Candidate |
 
 
 def _planned_with_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
-    """The fastest of a candidate and the schedules for a half, a quarter, ... of the LRAM, where they are plausible."""
+    """The fastest of a candidate and the schedules for a half, a quarter, ... of the LRAM, where they are plausible.
+
+    Smaller tiles move more bytes: that must not cost a machine whose transfers share one channel what it saves here.
+    """
     small = len(chosen.generated.program.jobs) <= SMALL
     if not (search.options.effort >= LESS_MEMORY_EFFORT or (small and _waits_for_transfers(chosen))):
         return chosen
     plan = _longest_chain if small else Scheduler.best
     for share in SHARES:
         limit = PLAUSIBLE * chosen.schedule.expected
-        chosen = _faster(chosen, _attempted(search.narrowed(share).candidate, plan, limit))
+        rival = _attempted(search.narrowed(share).candidate, plan, limit)
+        if rival is not None and rival.rank < chosen.rank:
+            chosen = _faster(chosen, rival)
     return chosen
 
 
