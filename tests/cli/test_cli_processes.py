@@ -80,6 +80,18 @@ def test_a_reader_that_stops_early_is_no_failure(workspace):
     assert result.returncode == 0 and "Traceback" not in result.stderr
 
 
+def test_a_reader_that_stops_early_does_not_hide_a_failure(workspace, tmp_path):
+    """A gate that only looks for a word must not let a model pass."""
+    compiled = f"{sys.executable} -m torq_byoc compile {workspace.model} --calib {workspace.calibration}"
+    missed = f"{compiled} -o {tmp_path / 'm.torq'} --precision mixed --target-sqnr 190"
+    for reader in ("true", "head -c 1"):
+        command = f"{missed} | {reader} > /dev/null; exit ${{PIPESTATUS[0]}}"
+        result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert result.returncode == 1 and "Traceback" not in result.stderr and "rror" not in result.stderr
+    both = f"{missed} --json 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", both], capture_output=True, check=False).returncode == 1
+
+
 def test_containers_do_not_depend_on_hash_seed_or_threads(workspace, tmp_path):
     digests = set()
     for seed, threads in (("0", "1"), ("4242", "2")):

@@ -73,6 +73,25 @@ def test_what_helps_is_kept_and_said(builder, name: str, node: str) -> None:  # 
     assert plain.model.SerializeToString() == quantize_model(model, data).SerializeToString()
 
 
+@pytest.mark.parametrize("rows", [1, 32])
+def test_dense_networks_are_equalized_whatever_the_rows_of_a_sample(rows: int) -> None:
+    """With one row a sample, channels need more samples before they say anything."""
+    rng = np.random.default_rng(0)
+    sizes = np.where(np.arange(16) % 6 == 3, 60.0, 1.0)
+    weights = {
+        "w": rng.standard_normal((8, 16)) * 0.3 * sizes,
+        "b": rng.standard_normal(16) * 0.1,
+        "v": rng.standard_normal((16, 4)) / sizes[:, None],
+        "c": np.zeros(4),
+    }
+    model = parsed("h = Gemm(x, w, b) r = Relu(h) y = Gemm(r, v, c)", f"float[{rows},8] x", constants=weights)
+    data = {"x": rng.standard_normal((512, 8)).astype(np.float32)}
+    found = quantize(model, data)
+    assert "equalize_channels" in [each.name for each in found.rewrites]
+    fresh = Judge(model, samples(model, {"x": rng.standard_normal((64, 8)).astype(np.float32)}))
+    assert fresh.of(found.model).sqnr > fresh.of(quantize_model(model, data)).sqnr + 6
+
+
 def test_bias_correction_can_be_disabled_as_well() -> None:
     model, data = ordinary()
     result = quantize(model, data, disabled=["bias_correction"])

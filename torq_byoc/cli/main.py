@@ -6,14 +6,14 @@ import contextlib
 import json
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import click
 
 from torq_byoc import __version__
-from torq_byoc.cli.streams import accept_all_text, drop, output_problem, settle, unwritable
+from torq_byoc.cli.streams import accept_all_text, outlast_readers, output_problem, settle, unwritable
 from torq_byoc.errors import CommandLineError, EnvironmentProblem, InternalError, TorqError, require_known
 
 COMMANDS: dict[str, str] = {
@@ -29,19 +29,6 @@ COMMANDS: dict[str, str] = {
     "tune": "Search for better schedules, and keep what is found.",
 }
 """Sub-commands (module ``torq_byoc.cli.<name>``) with the line that ``torq --help`` shows."""
-
-
-class _ReaderGone(Exception):
-    """Whoever read our output, such as ``head``, has seen enough."""
-
-
-@contextlib.contextmanager
-def _closed_pipes_are_no_failure() -> Iterator[None]:
-    """Keep a closed pipe from click, which would turn it into a failure."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise _ReaderGone from error
 
 
 class LazyGroup(click.Group):
@@ -74,18 +61,6 @@ class LazyGroup(click.Group):
             )
         return super().resolve_command(ctx, args)
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Read the arguments, which prints ``--help`` and ``--version``."""
-        with _closed_pipes_are_no_failure():
-            return super().make_context(info_name, args, parent, **extra)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
-        with _closed_pipes_are_no_failure():
-            return super().invoke(ctx)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List commands from the table above instead of importing them."""
         del ctx
@@ -105,6 +80,7 @@ def torq(context: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: turns every failure into one message and the exit code of the contract."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    outlast_readers()
     code = _run(arguments)
     settle()
     sys.exit(code)
@@ -131,9 +107,6 @@ def _run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
-    except (BrokenPipeError, _ReaderGone):
-        drop(sys.stdout)
-        return 0
     except MemoryError:
         problem = EnvironmentProblem("the machine has too little memory for this", remedy="use a smaller model")
         return _fail(problem, as_json)

@@ -34,6 +34,37 @@ def unwritable(why: str) -> EnvironmentProblem:
     )
 
 
+class _Unheard(TextIOWrapper):
+    """A stream that goes on when its reader, such as ``head``, has seen enough and closed the pipe.
+
+    The command then ends as it would have ended, with its own exit code.
+    """
+
+    def write(self, text: str) -> int:
+        """Write text, to nowhere once nobody reads."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            drop(self)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, to nowhere once nobody reads."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            drop(self)
+
+
+def outlast_readers() -> None:
+    """Let standard output and error go on when nobody reads them any more; streams of others' making stay."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is TextIOWrapper:
+            kept = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
+            setattr(sys, name, _Unheard(stream.detach(), **kept))
+
+
 def accept_all_text(stream: TextIO) -> None:
     """Let a stream write characters that its encoding lacks, and names of files that are no text, as escapes."""
     if isinstance(stream, TextIOWrapper) and stream.errors == "strict":

@@ -48,7 +48,7 @@ def calibrate(
     for feed in feeds:
         values = evaluator.tensors(feed)
         for name, watch in watches.items():
-            _check_finite(name, values[name])
+            check_finite(name, values[name])
             watch.update(values[name])
         for other in others:
             other(values)
@@ -70,7 +70,12 @@ def check_methods(methods: Iterable[str]) -> None:
     require_known(CalibrationError, "calibration method", methods, sorted(CALIBRATORS))
 
 
-def _check_finite(name: str, value: np.ndarray) -> None:
+def check_finite(name: str, value: np.ndarray) -> None:
+    """Refuse what a tensor becomes on one sample when that is no number.
+
+    Raises:
+        CalibrationError: a value is NaN or infinite.
+    """
     if not np.isfinite(value).all():
         raise CalibrationError(
             f"tensor {name} becomes NaN or infinite on the calibration data",

@@ -37,7 +37,7 @@ def with_certain_rewrites(
             continue
         statistics = ChannelStatistics(candidate.model)
         ready = quantizable(candidate.model, OPSETS["int8"], correct_biases=False).model
-        calibrate(ready, divided(tuple(samples(model, calibration)))[0], (), others=[statistics.add])
+        calibrate(ready, divided(model, tuple(samples(model, calibration)))[0], (), others=[statistics.add])
         for proposal in rewrite.propose(candidate, statistics, anywhere):
             candidate = proposal.candidate
             applied.append(AppliedRewrite(rewrite.name, proposal.places, proposal.reason, strength=proposal.strength))

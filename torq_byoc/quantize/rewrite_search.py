@@ -84,7 +84,7 @@ class _Search:
         self, model: onnx.ModelProto, calibration: Mapping[str, np.ndarray], rounded: Callable[..., Quantized]
     ) -> None:
         feeds = tuple(samples(model, calibration))
-        calibrating, judged = divided(feeds)
+        calibrating, judged = divided(model, feeds)
         self._calibration = _stacked(calibrating)
         self._rounded = rounded
         self._model = model

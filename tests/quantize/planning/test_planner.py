@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 import pytest
 from msgspec.structs import replace
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from benchmarks.accuracy import sets
 from tests.quantize.models import scales_of
 from tests.quantize.planning.models import depthwise, heavy_tail, joined, residual_mismatch
-from torq_byoc.errors import AccuracyError, QuantizationError
+from torq_byoc.errors import AccuracyError, CalibrationError, QuantizationError
 from torq_byoc.frontend import prepare
 from torq_byoc.quantize import quantize_model
 from torq_byoc.quantize.data import samples
@@ -144,6 +144,16 @@ def test_a_metric_of_the_user_decides():
     planned = plan_precision(model, data, price, PrecisionTarget(metric=largest_error, least=-0.01))
     assert planned.met and planned.reached.metric >= -0.01 > planned.int8.metric
     assert set(seen) == {((4, 16, 16, 16),) * 2}
+
+
+def test_outputs_that_are_no_numbers_are_refused():
+    """An infinite result of the model alone, behind tensors that all have ranges."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"], name="e")], "m", [x], [y])
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), {})
+    data = {"x": np.array([[1.0, 2.0, 3.0, 0.5], [1.0, 2.0, 3.0, 100.0]], np.float32)}
+    with pytest.raises(CalibrationError, match="y becomes NaN or infinite"):
+        plan_precision(model, data, price, PrecisionTarget(sqnr=40.0))
 
 
 def test_a_metric_must_give_one_number():

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from torq_byoc.quantize.automatic import BIAS_CORRECTION, check_rewrite_names, enabled_rewrites
-from torq_byoc.quantize.calibrate import calibrate
+from torq_byoc.quantize.calibrate import calibrate, check_finite
 from torq_byoc.quantize.certain_rewrites import with_certain_rewrites
 from torq_byoc.quantize.choose_ranges import AUTO, ROOMY, SAFE, methods_to_choose_from
 from torq_byoc.quantize.data import samples
@@ -177,9 +177,11 @@ class _Question:
         cls, model: onnx.ModelProto, calibration: Mapping[str, np.ndarray], price: Price, target: PrecisionTarget
     ) -> _Question:
         feeds = tuple(samples(model, calibration))
-        return cls(
-            feeds, Judge(quantizable(model, OPSETS["int16"]).model, _spread(feeds, JUDGE_SAMPLES)), price, target
-        )
+        judge = Judge(quantizable(model, OPSETS["int16"]).model, _spread(feeds, JUDGE_SAMPLES))
+        for outputs in judge.wanted:
+            for name, values in outputs.items():
+                check_finite(name, values)
+        return cls(feeds, judge, price, target)
 
     def trial(
         self, candidate: Candidate, base: PrecisionPlan, methods: Sequence[str], watch: Watch | None = None

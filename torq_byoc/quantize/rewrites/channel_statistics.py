@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -106,6 +107,25 @@ class ChannelStatistics:
         """Largest magnitude in the tensor; 0 when it is not known."""
         found = self._found.get((name, 1)) or self._found.get((name, -1))
         return float(found.peak.max(initial=0.0)) if found else 0.0
+
+
+def most_rows(model: onnx.ModelProto) -> int:
+    """Values of a channel that one sample gives, in the layer with weights that sees the most; at least 1.
+
+    Args:
+        model: prepared: static shapes.
+    """
+    graph = model.graph
+    shapes = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in (*graph.value_info, *graph.input)
+    }
+    rows = [1]
+    for node in graph.node:
+        shape = shapes.get(node.input[0]) if node.op_type in rules.WEIGHTED else None
+        if shape and all(shape):
+            rows.append(math.prod(shape) // shape[CHANNEL_AXES[node.op_type]])
+    return max(rows)
 
 
 def _of(values: np.ndarray, axis: int) -> ChannelValues | None:

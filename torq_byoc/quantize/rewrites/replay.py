@@ -12,7 +12,7 @@ from torq_byoc.quantize.calibrate import calibrate
 from torq_byoc.quantize.precision_plan import PlannedRewrite
 from torq_byoc.quantize.qdq.quantizable import OPSETS, quantizable
 from torq_byoc.quantize.rewrites import CERTAIN, REWRITES, Candidate, Proposal
-from torq_byoc.quantize.rewrites.channel_statistics import ChannelStatistics
+from torq_byoc.quantize.rewrites.channel_statistics import FEWEST_VALUES, ChannelStatistics, most_rows
 
 Feed = Mapping[str, np.ndarray]
 
@@ -22,10 +22,20 @@ MOST_CALIBRATING = 8
 """Samples that give candidates their ranges and rewrites their reasons; what is chosen is quantized with all."""
 
 
-def divided(feeds: Sequence[Feed]) -> tuple[Sequence[Feed], Sequence[Feed]]:
-    """The samples that rewrites are made with, and those that they are judged on; the same ones where they are few."""
-    held_out = min(MOST_JUDGED, len(feeds) // 4)
-    return feeds[: len(feeds) - held_out][:MOST_CALIBRATING], feeds[-(held_out or MOST_JUDGED) :]
+def divided(model: onnx.ModelProto, feeds: Sequence[Feed]) -> tuple[Sequence[Feed], Sequence[Feed]]:
+    """The samples that rewrites are made with, and those that they are judged on; the same ones where they are few.
+
+    Of models that see a few rows a sample, such as one of a dense network, there are as many times more of both as
+    give channels ``FEWEST_VALUES``.
+
+    Args:
+        model: a prepared float model.
+        feeds: all samples.
+    """
+    times = -(-FEWEST_VALUES // (MOST_CALIBRATING * most_rows(model)))
+    calibrating, judged = times * MOST_CALIBRATING, times * MOST_JUDGED
+    held_out = min(judged, len(feeds) // 4)
+    return feeds[: len(feeds) - held_out][:calibrating], feeds[-(held_out or judged) :]
 
 
 def replayed(model: onnx.ModelProto, feeds: Sequence[Feed], rewrites: Sequence[PlannedRewrite]) -> Candidate:
@@ -43,7 +53,7 @@ def replayed(model: onnx.ModelProto, feeds: Sequence[Feed], rewrites: Sequence[P
     for entry in rewrites:
         statistics = ChannelStatistics(candidate.model)
         ready = quantizable(candidate.model, OPSETS["int8"], correct_biases=False).model
-        calibrate(ready, divided(feeds)[0], (), others=[statistics.add])
+        calibrate(ready, divided(model, feeds)[0], (), others=[statistics.add])
         candidate = _proposal(entry, candidate, statistics).candidate
     return candidate
 
