@@ -61,8 +61,8 @@ def outlast_readers() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if type(stream) is TextIOWrapper:
-            kept = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
-            setattr(sys, name, _Unheard(stream.detach(), **kept))
+            encoding, errors, line_buffering = stream.encoding, stream.errors, stream.line_buffering
+            setattr(sys, name, _Unheard(stream.detach(), encoding, errors, line_buffering=line_buffering))
 
 
 def accept_all_text(stream: TextIO) -> None:
