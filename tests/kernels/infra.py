@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torq_byoc.kernels.builder import GraphBuilder
-from torq_byoc.kernels.graph import OpGraph, Rescale
+from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph, Rescale
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, kernel_for
 from torq_byoc.kernels.limits import check_task
 from torq_byoc.npu_model.config import NpuConfig
@@ -226,6 +226,16 @@ def node_cycles(graph: OpGraph, config: NpuConfig = CONFIG) -> int:
     output = lram.tile(region, info.dtype)
     tasks = kernel.tasks(graph, node, config, region, output, placements, constants)
     return sum(task_cycles(task) for task in tasks)
+
+
+def graph_cycles(graph: OpGraph, config: NpuConfig = CONFIG) -> int:
+    """Slice cycles of all nodes that move or compute, each computed whole on one slice."""
+    parts = [
+        OpGraph("part", node.inputs, (node.output,), graph.tensors, graph.constants, (node,))
+        for node in graph.nodes
+        if node.op not in ALIAS_OPS
+    ]
+    return sum(node_cycles(part, config) for part in parts)
 
 
 def reference(graph: OpGraph, inputs: Sequence[np.ndarray]) -> np.ndarray:

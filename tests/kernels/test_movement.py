@@ -115,7 +115,31 @@ def test_transpose_keeps_runs_together():
     n = 32 * 32 * 16
     assert cost((32, 32, 16), (1, 0, 2), np.int8) == n // 16  # runs of 16 bytes
     assert cost((32, 128, 4), (1, 0, 2), np.int8) == n // 16  # four-byte units, four addresses a cycle
-    assert cost((128, 128), (1, 0), np.int8) == n // 4  # bytes, four addresses a cycle
+    assert cost((128, 128), (1, 0), np.int8) == 20 * 16  # blocks of 32 rows of 32 bytes
+    assert cost((300, 384), (1, 0), np.int8) == 20 * 10 * 12  # hardware doc 11.2: 2,400 cycles
+    assert cost((128, 128), (1, 0), np.int16) == 20 * 32
+    assert cost((128, 128), (1, 0), np.int32) == n // 4  # no blocks of four bytes: four addresses a cycle
+    assert cost((2, 128), (1, 0), np.int16) == 128  # nor of two rows: two addresses a cycle to write to
+
+
+@pytest.mark.parametrize("kind", [DType.INT8, DType.UINT8, DType.INT16])
+@pytest.mark.parametrize("columns", [1, 5, 80])
+def test_interleaving(kind, columns):
+    """The last step of a transposed convolution of stride 2: phases of rows and columns become a plane."""
+    x, perm = patterns((1, 2, 2, 2, 3, columns), kind), (0, 1, 4, 2, 5, 3)
+    check_everywhere(*single("transpose", [x], x.transpose(perm).shape, kind, perm=perm), x.transpose(perm))
+
+
+def test_bytes_are_interleaved_sixteen_a_cycle():
+    x, perm = np.zeros((1, 4, 2, 2, 16, 64), np.int8), (0, 1, 4, 2, 5, 3)
+    assert cycles(*single("transpose", [x], x.transpose(perm).shape, DType.INT8, perm=perm)) == x.size // 16
+
+
+@pytest.mark.parametrize("kind", [DType.INT8, DType.UINT8, DType.INT16, DType.BF16])
+@pytest.mark.parametrize(("shape", "perm"), [((3, 45, 70), (0, 2, 1)), ((65, 7, 9), (1, 2, 0)), ((4, 33), (1, 0))])
+def test_transpose_in_blocks(kind, shape, perm):
+    x = patterns(shape, kind)
+    check_everywhere(*single("transpose", [x], x.transpose(perm).shape, kind, perm=perm), x.transpose(perm))
 
 
 @pytest.mark.parametrize("kind", [DType.INT8, DType.BF16, DType.INT32])

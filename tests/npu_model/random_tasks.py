@@ -34,8 +34,8 @@ INTEGERS = [DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32]
 AREA = 1 << 16
 DATA, WEIGHT, BIAS, RESULT, END = 0, AREA, 2 * AREA, 3 * AREA, 5 * AREA
 COMPARISONS = (Op1.GT, Op1.GE, Op1.EQ)
-FLOAT_OPS = [op for op in Op1 if op not in (Op1.BAND, Op1.BOR, Op1.BXOR, Op1.BNOT)]
-INTEGER_OPS = [op for op in Op1 if op is not Op1.MUL]
+FLOAT_OPS = [op for op in Op1 if op not in (Op1.BAND, Op1.BOR, Op1.BXOR, Op1.BNOT, Op1.CARRY)]
+INTEGER_OPS = [op for op in Op1 if op not in (Op1.MUL, Op1.CARRY)]
 TO_INTEGERS = (*COMPARISONS, Op1.AND, Op1.OR, Op1.XOR, Op1.NOT, Op1.AMAX, Op1.AMIN)
 PAIRS = [
     (DType.INT8, DType.INT8),
@@ -62,6 +62,8 @@ class Case:
 def cases(draw: st.DrawFn, op1: Op1 | None = None) -> Case:
     """Any task; ``op1`` fixes the folding operation."""
     op1 = draw(st.sampled_from(list(Op1))) if op1 is None else op1
+    if op1 is Op1.CARRY:
+        return draw(_blocks())
     data, weight = draw(_types(op1))
     loops, plane = draw(_loops(op1))
     assume(math.prod(loop.extent for loop in loops) <= 4000)
@@ -93,6 +95,26 @@ def cases(draw: st.DrawFn, op1: Op1 | None = None) -> Case:
         assume(False)
         raise
     return Case(task, _memory(seed, data, weight, is_float, act.mode))
+
+
+@st.composite
+def _blocks(draw: st.DrawFn) -> Case:
+    """A block transposition with gaps between the rows of both sides; partial blocks as well."""
+    dtype = draw(st.sampled_from([dtype for dtype in INTEGERS if dtype.size <= 2]))
+    size, planes = dtype.size, draw(st.integers(1, 2))
+    lanes, members = draw(st.integers(1, 70)), draw(st.integers(1, 45))
+    row, column = (lanes + draw(st.integers(0, 3))) * size, (members + draw(st.integers(0, 3))) * size
+    nest = LoopNest(
+        (LoopSpec("p", planes), LoopSpec("lane", lanes, Role.LANE), LoopSpec("group", members, Role.GROUP)),
+        result=Operand(RESULT, dtype, {"p": column * lanes, "lane": column, "group": size}),
+        data=Operand(DATA, dtype, {"p": row * members, "lane": size, "group": row}),
+        alu=AluConfig(Op0.DBYP, Op1.CARRY),
+        vector=32 // size,
+        weights=32,
+    )
+    task = build(nest, NpuConfig())
+    check_task(task, NpuConfig())
+    return Case(task, np.random.default_rng(draw(st.integers(0, 2**32 - 1))).integers(0, 256, END, np.uint8))
 
 
 @st.composite

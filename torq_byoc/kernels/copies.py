@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from torq_byoc.kernels.blocks import transposing_nests
 from torq_byoc.kernels.dsl import LoopNest, cheapest
 from torq_byoc.kernels.views import View, Walk, collapse, walks
 from torq_byoc.npu_model.config import NpuConfig
@@ -33,11 +34,13 @@ def copy_task(source: View, target: View, extent: Sequence[int], config: NpuConf
         config: the machine.
     """
     extents, (source, target) = collapse(extent, (source, target))
-    return cheapest(_copy_nests(source, target, extents), config)
+    return cheapest(_copy_nests(source, target, extents, config), config)
 
 
-def _copy_nests(source: View, target: View, extent: tuple[int, ...]) -> Iterator[LoopNest]:
+def _copy_nests(source: View, target: View, extent: tuple[int, ...], config: NpuConfig) -> Iterator[LoopNest]:
     for units, reader, writer in _unit_choices(source, target, extent):
+        if not writer.window:
+            yield from transposing_nests(reader, writer, units, config)
         for walk in walks(units, writer):
             operands = walk.operand(writer), walk.operand(reader)
             yield LoopNest(walk.loops, *operands, alu=PASS, window=writer.window, vector=walk.vector)

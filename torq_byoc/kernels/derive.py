@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from torq_byoc.kernels.limits import COMPARISONS, acts_on_bits
 from torq_byoc.kernels.nest import LoopNest, Operand
@@ -144,7 +145,7 @@ class Derivation:
         inside += self._lanes(dims, lane_stride, size, self.config.limits.gather_groups)
         return [
             Ndl(Agent.DEDR, data.base, data.dtype, tuple(dims + inside)),
-            Ndl(Agent.CEDW, 0, data.dtype, _register(dims)),
+            Ndl(Agent.CEDW, 0, data.dtype, register_dims(dims)),
             Ndl(Agent.CEDR, 0, data.dtype, self.walk),
         ]
 
@@ -162,7 +163,7 @@ class Derivation:
         inside = self._lane_weights(weight, dims) if self._stride(weight, self.lane) else self._shared(weight, dims)
         return [
             Ndl(Agent.DEWR, weight.base, weight.dtype, tuple(dims + inside)),
-            Ndl(Agent.CEWW, 0, weight.dtype, _register(dims)),
+            Ndl(Agent.CEWW, 0, weight.dtype, register_dims(dims)),
             Ndl(Agent.CEWR, 0, weight.dtype, self.walk),
         ]
 
@@ -210,8 +211,8 @@ class Derivation:
         reads = self._nest_dims(None, reduce=False)
         return [
             Ndl(Agent.DEBR, bias.base, bias.dtype, tuple(dims + inside)),
-            Ndl(Agent.ACBW, 0, bias.dtype, _register(dims)),
-            Ndl(Agent.ACBR, 0, bias.dtype, _register(reads)),
+            Ndl(Agent.ACBW, 0, bias.dtype, register_dims(dims)),
+            Ndl(Agent.ACBR, 0, bias.dtype, register_dims(reads)),
         ]
 
     def _partials(self, dtype: DType) -> list[Ndl]:
@@ -253,6 +254,6 @@ class Derivation:
         return Ndl(Agent.DEQW, result.base, result.dtype, tuple(dims + inside))
 
 
-def _register(dims: list[NdlDim]) -> tuple[NdlDim, ...]:
+def register_dims(dims: Sequence[NdlDim]) -> tuple[NdlDim, ...]:
     """The same walk as a register descriptor: counts without memory strides."""
     return tuple(NdlDim(dim.kind, dim.loop, dim.count, 0, dim.step) for dim in dims)

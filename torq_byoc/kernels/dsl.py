@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from torq_byoc.errors import KernelError
 from torq_byoc.kernels.derive import Derivation
+from torq_byoc.kernels.derive_blocks import BlockDerivation
 from torq_byoc.kernels.nest import LoopNest, LoopSpec, Operand
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.isa import ActMode, Agent, Ndl, Op0, Role, SliceTask
+from torq_byoc.npu_model.isa import ActMode, Agent, Ndl, Op0, Op1, Role, SliceTask
 from torq_byoc.npu_model.timing import task_cycles
 
 __all__ = ["LoopNest", "LoopSpec", "Operand", "build", "cheapest"]
@@ -70,7 +71,9 @@ class _Pattern:
     def of(cls, nest: LoopNest, config: NpuConfig) -> _Pattern:
         """Derive the descriptors of a nest."""
         _check_rules(nest)
-        task = Derivation(_without_unit_loops(nest), config).task()
+        in_blocks = nest.alu is not None and nest.alu.op1 is Op1.CARRY
+        derivation = BlockDerivation if in_blocks else Derivation
+        task = derivation(_without_unit_loops(nest), config).task()
         return cls(task, task_cycles(task))
 
     def placed(self, nest: LoopNest) -> SliceTask:
@@ -144,6 +147,8 @@ def _check_rules(nest: LoopNest) -> None:
         raise _rule_broken(nest, "a compute nest needs a data operand and an ALU configuration")
     if (nest.alu.op0 is Op0.MUL) != (nest.weight is not None):
         raise _rule_broken(nest, "a weight operand belongs to a multiplication, and a multiplication needs one")
+    if nest.alu.op1 is Op1.CARRY and Role.GROUP not in roles:
+        raise _rule_broken(nest, "a block has a group loop: what its columns run along")
     if (nest.act.mode is ActMode.TABLE) != (nest.table is not None):
         raise _rule_broken(nest, "a table belongs to the table mode of ACT, and that mode needs one")
 

@@ -1,4 +1,4 @@
-"""Axis permutation: a copy whose lanes gather along the output's inner axis or scatter along the input's."""
+"""Axis permutation: a copy block by block, or gathered along the output's inner axis, or scattered; pairs as words."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from torq_byoc.kernels.copies import copy_task
+from torq_byoc.kernels.dsl import build
 from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region, register
+from torq_byoc.kernels.interleave import interleaves, interleaving_nest, pair_weights
+from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
 from torq_byoc.kernels.movement import MovementKernel
 from torq_byoc.kernels.views import view
 from torq_byoc.npu_model.config import NpuConfig
@@ -34,6 +36,12 @@ class Transpose(MovementKernel):
         order = np.argsort(node.attrs["perm"])
         return Region(tuple(output.start[axis] for axis in order), tuple(output.extent[axis] for axis in order))
 
+    def constants(self, graph: OpGraph, node: Node, config: NpuConfig) -> tuple[PackedConstant, ...]:
+        """The weights of pairs, where bytes are interleaved."""
+        del config
+        info = graph.tensors[node.output]
+        return (pair_weights(),) if interleaves(info.shape, node.attrs["perm"], info.dtype) else ()
+
     def tasks(
         self,
         graph: OpGraph,
@@ -44,10 +52,11 @@ class Transpose(MovementKernel):
         inputs: Sequence[Placement],
         constants: Sequence[ConstantPlacement],
     ) -> list[SliceTask]:
-        """One copy."""
-        del constants
+        """One copy, or one sum of pairs."""
         source = view(inputs[0], self.input_region(graph, node, 0, region).start).permuted(node.attrs["perm"])
-        return [copy_task(source, view(output, region.start), region.extent, config)]
+        target = view(output, region.start)
+        pairs = interleaving_nest(source, target, region.extent, constants[0].granule(0)) if constants else None
+        return [build(pairs, config) if pairs else copy_task(source, target, region.extent, config)]
 
 
 @register

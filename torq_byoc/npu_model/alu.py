@@ -115,7 +115,7 @@ class AluPlan:
             return _matrix_product(self, data, weight)
         if op1 in (Op1.AMAX, Op1.AMIN):
             return self._arg_extremum(self._product(data, weight))
-        if op1 is Op1.BYP:
+        if op1 in (Op1.BYP, Op1.CARRY):
             return self._step(data, weight, tuple(extent - 1 for extent in self.reduce))
         if op1 in _COMPARISONS:
             first, second = (self._step(data, weight, index) for index in self._steps())

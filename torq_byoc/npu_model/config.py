@@ -6,6 +6,7 @@ size, a rate or a limit; a what-if machine is another ``NpuConfig``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from torq_byoc.npu_model.dtypes import DType
@@ -88,6 +89,11 @@ class NpuConfig:
         """Rate of one DMA channel: peak x factor x burst efficiency 2^m / (2^m + 1.5)."""
         beats = 2.0**self.dma_mtu
         return self.dma_peak * self.dma_factor * beats / (beats + 1.5)
+
+    @property
+    def block_bytes(self) -> int:
+        """Rows of a block that a transposition carries through PRAM, and bytes of a row: 32 of 32 bytes fill it."""
+        return 1 << (math.isqrt(4 * self.accumulators).bit_length() - 1)
 
     def vector_width(self, data: DType, weight: DType | None, weights: int = 1) -> int:
         """Elements of D that the ALU takes in one cycle.

@@ -165,6 +165,7 @@ class Op1(_Code):
     BYP = 16  # P = last x
     AMAX = 17  # flat reduce index of the first maximum
     AMIN = 18
+    CARRY = 19  # P = x, bytes side by side: a block on its way to its transposition, no reduce loops
 
 
 class ActMode(_Code):

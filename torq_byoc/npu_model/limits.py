@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import (
+    ActConfig,
     ActMode,
     Agent,
+    AluConfig,
     DmaDescriptor,
     Op0,
     Op1,
@@ -155,6 +157,9 @@ def _alu(task: SliceTask, config: NpuConfig) -> Iterator[str]:
         if task.vector > width:
             yield f"{task.vector} lanes of a fill, at most {width}"
         return
+    if task.alu and task.alu.op1 is Op1.CARRY:
+        yield from _block(task, config)
+        return
     kind = weight.dtype if weight else None
     if kind and not data.dtype.is_float and data.dtype.size * kind.size > 4:
         yield f"{data.dtype.value} x {kind.value} products, at most 4 byte products"
@@ -171,6 +176,22 @@ def _alu(task: SliceTask, config: NpuConfig) -> Iterator[str]:
     needed = task.vector * task.weights * lanes
     if needed > config.accumulators:
         yield f"{needed} accumulators, {config.accumulators}"
+
+
+def _block(task: SliceTask, config: NpuConfig) -> Iterator[str]:
+    """A block of a transposition: bytes that go through PRAM side by side, so nothing may change them."""
+    data, result, edge = task.ndl(Agent.DEDR), task.ndl(Agent.DEQW), config.block_bytes
+    roles = {loop.role for loop in task.loops}
+    if data is None or result is None or data.dtype is not result.dtype or data.dtype.is_float or data.dtype.size > 2:
+        yield "a block of anything but integers of one or two bytes that stay as they are"
+        return
+    altered = task.act != ActConfig() or task.ndl(Agent.DEBR) is not None or task.plane or task.window
+    if task.alu != AluConfig(Op0.DBYP, Op1.CARRY) or altered:
+        yield "a block with work for ALU or ACT"
+    if Role.GROUP not in roles or Role.REDUCE in roles:
+        yield "a block without a group loop, or with a reduction"
+    if task.vector * data.dtype.size > edge or task.weights > edge:
+        yield f"a block of {task.weights} rows of {task.vector * data.dtype.size} bytes, at most {edge} of {edge}"
 
 
 def _plane(task: SliceTask, plane: Plane, config: NpuConfig) -> Iterator[str]:

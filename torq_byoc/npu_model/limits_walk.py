@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from torq_byoc.npu_model.config import NdlLimits, NpuConfig
 from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS
 from torq_byoc.npu_model.footprint import element_bytes, loop_strides, planar_loops
-from torq_byoc.npu_model.isa import Agent, DimKind, Ndl, NdlDim, OutputWindow, Role, SliceTask
+from torq_byoc.npu_model.isa import Agent, DimKind, Ndl, NdlDim, Op1, OutputWindow, Role, SliceTask
 
 _FULL_WALK = frozenset({Agent.REF, Agent.CEDR, Agent.CEWR, Agent.CEPW, Agent.CEPR})
 _REPEATING = frozenset({Agent.CEDR, Agent.CEWR, Agent.CEPW})
@@ -30,6 +30,7 @@ class Nest:
         self.steps = math.prod(-(-extent // unit) for extent, unit in zip(self.extents, self.units, strict=True))
         self.planar = planar_loops(task)
         self.lane = self.planar["lane"]
+        self.in_blocks = task.alu is not None and task.alu.op1 is Op1.CARRY
         self.walked: dict[tuple[int, bool], int] = {}
         """Cycles of register descriptors that were looked at, by the identity of their dims (most share theirs), and
         whether an agent that repeats walked them."""
@@ -160,6 +161,9 @@ def _bus(nest: Nest, ndl: Ndl, config: NpuConfig) -> Iterator[str]:
     members = math.prod(dim.count for dim in inside if dim.loop != lane)
     strides = [abs(dim.stride) for dim in inside if dim.loop == lane]
     apart = bool(strides) and strides[-1] not in (0, size)
+    if nest.in_blocks:
+        yield from _block_bus(nest, ndl, config)
+        return
     if ndl.agent is Agent.DEDR:
         if apart and lanes > config.limits.gather_groups:
             yield f"{lanes} addresses a cycle, at most {config.limits.gather_groups}"
@@ -176,3 +180,20 @@ def _bus(nest: Nest, ndl: Ndl, config: NpuConfig) -> Iterator[str]:
         moved, bus = lanes * members * size, config.bias_bus
     if moved > bus:
         yield f"{moved} bytes a cycle, at most {bus}"
+
+
+def _block_bus(nest: Nest, ndl: Ndl, config: NpuConfig) -> Iterator[str]:
+    """The same for a block: whole runs from few addresses, along the lanes for DEDR and along the group for DEQW."""
+    size, reads = ndl.dtype.size, ndl.agent is Agent.DEDR
+    inside = [dim for dim in ndl.dims if dim.kind is _LOW]
+    runs = [dim for dim in inside if (dim.loop == nest.lane) == reads]
+    if any(dim.stride != size for dim in runs):
+        yield "a block whose runs are not contiguous"
+    length = math.prod(dim.count for dim in runs)
+    addresses = math.prod(dim.count for dim in inside) // length
+    most = config.limits.gather_groups if reads else config.limits.scatter_addresses
+    if addresses > most:
+        yield f"{addresses} addresses a cycle, at most {most}"
+    bus = config.data_vector if reads else config.result_bus
+    if addresses * length * size > bus:
+        yield f"{addresses * length * size} bytes a cycle, at most {bus}"

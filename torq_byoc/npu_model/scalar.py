@@ -200,7 +200,7 @@ def _folded(op1: Op1, values: list[float], unsigned_bits: int) -> float:
     """P after all steps; ``unsigned_bits`` is the width of an unsigned x, 0 when x is signed."""
     if op1 in (Op1.ACC, Op1.SACC):
         return sum(-value if op1 is Op1.SACC and step % 2 else value for step, value in enumerate(values))
-    if op1 is Op1.BYP:
+    if op1 in (Op1.BYP, Op1.CARRY):
         return values[-1]
     if op1 is Op1.MUL:
         product = 1.0

@@ -20,13 +20,15 @@ import msgspec
 
 from torq_byoc.errors import ScheduleError, require_known
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.isa import Agent, Engine, SliceTask, StartDma, WaitFor
+from torq_byoc.npu_model.isa import Agent, Engine, Op1, SliceTask, StartDma, WaitFor
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.trace import Job, Step, trace
 
 _SLICE_START_CYCLES = 1
 _FREE = frozenset({Agent.REF, Agent.CEPW})
 """Agents whose walks cost nothing."""
+_IRAM_SEGMENTS = 4
+"""Cycles of DEDR that make one load of a block transposition."""
 
 
 class Profile(Enum):
@@ -53,8 +55,12 @@ def task_cycles(task: SliceTask) -> int:
     """Cycles of one slice task (hardware doc 4.2).
 
     max(D, W, B, Q, CEPR) with D = max(DEDR, CEDW, CEDR), W = max(DEWR, CEWW, CEWR),
-    B = max(DEBR, ACBW, ACBR) and Q = max(DEQW, ACPR), so the maximum over all agents but REF and CEPW.
+    B = max(DEBR, ACBW, ACBR) and Q = max(DEQW, ACPR), so the maximum over all agents but REF and CEPW.  Loads and
+    stores of block transpositions count one after the other (4.3: 4 loads and 16 stores a block of 32 x 32 bytes).
     """
+    if task.alu is not None and task.alu.op1 is Op1.CARRY:
+        walked = {ndl.agent: ndl.cycles() for ndl in task.ndls}
+        return math.ceil(walked.get(Agent.DEDR, 0) / _IRAM_SEGMENTS) + walked.get(Agent.DEQW, 0)
     walks = {id(ndl.dims): ndl for ndl in task.ndls if ndl.agent not in _FREE}  # most registers share their dims
     return max([ndl.cycles() for ndl in walks.values()], default=0)
 

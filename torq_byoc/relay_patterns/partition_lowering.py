@@ -11,6 +11,7 @@ from torq_byoc.errors import InternalError
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.relay_patterns.block_reductions import reduce_in_blocks
 from torq_byoc.relay_patterns.channel_shuffles import absorb_channel_shuffles
 from torq_byoc.relay_patterns.collapse_codes import collapse_codes
 from torq_byoc.relay_patterns.contents import Contents
@@ -84,7 +85,8 @@ def lower_partition(function: relax.Function, config: NpuConfig) -> OpGraph:
     for result in _results(function, values):
         builder.output(tensors[result])
     graph = absorb_channel_shuffles(collapse_codes(fold_shifts(builder.finish()), config))
-    graph = separate_sums(separate_pools(pool_first(flatten_in_order(graph)), config), config)
+    graph = separate_pools(pool_first(flatten_in_order(graph)), config)
+    graph = separate_sums(reduce_in_blocks(graph, config), config)
     return load_in_order(legalize(separate_outputs(share_repeats(graph)), config))
 
 

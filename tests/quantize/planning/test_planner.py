@@ -124,7 +124,9 @@ def test_16_bits_alone_are_planned_where_a_mixture_with_bf16_falls_short(draw, d
     planned = plan_precision(model, data, price, PrecisionTarget(sqnr=decibels))
     assert planned.met and not planned.plan.nodes
     judge = Judge(model, samples(model, data))
-    assert judge.of(quantize_model(model, data, plan=planned.plan)).sqnr == pytest.approx(planned.reached.sqnr, abs=1e-3)
+    assert judge.of(quantize_model(model, data, plan=planned.plan)).sqnr == pytest.approx(
+        planned.reached.sqnr, abs=1e-3
+    )
 
 
 def test_plans_are_the_same_every_time():
