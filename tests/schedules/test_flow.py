@@ -68,7 +68,7 @@ def node(cycles: int, flowing: int, staying: int, stored: int, program: int, rel
 
 def test_a_band_loads_for_later_nodes_while_the_earlier_ones_run() -> None:
     """Two nodes, three bands; the second node's program is the same in every band."""
-    config, free = NpuConfig(), CostWeights(0, 0, 0, 0)
+    config, free = NpuConfig(), CostWeights(0, 0, 0)
     rate = config.dma_bytes_per_cycle
     steps = (node(1000, 2000, 500, 0, 100, True), node(300, 0, 4000, 1500, 200, False))
     bands = (BandSteps(3, steps),)
@@ -88,7 +88,7 @@ def test_no_load_is_between_the_first_work_of_a_band_alone_and_its_last_store(
     config = NpuConfig()
     rate = config.dma_bytes_per_cycle
     steps = tuple(node(work, int(load * rate), 0, int(store * rate), 0, False) for load, work, store in nodes)
-    flow = GroupFlow((BandSteps(bands, steps),), 1, config, CostWeights(0, 0, 0, 0), overlapping=overlapping).chained()
+    flow = GroupFlow((BandSteps(bands, steps),), 1, config, CostWeights(0, 0, 0), overlapping=overlapping).chained()
     moved = [(int(load * rate) / rate, work, int(store * rate) / rate) for load, work, store in nodes]
     behind = [(0.0, work, store) for _, work, store in moved]
     expected = walked(behind * bands) if overlapping else walked(behind) + (bands - 1) * walked(moved)
@@ -99,7 +99,7 @@ def test_slices_wait_where_the_outer_axis_moves_on() -> None:
     config, rate = NpuConfig(), NpuConfig().dma_bytes_per_cycle
     cost = SliceCost(5000, jobs=2, tasks=2, program_bytes=0, program_peak=0)
     step = NodeStep(cost, NodeLoads((100, 1), (8000, 1), (0, 0), 100), True)
-    found = GroupFlow((BandSteps(4, (step,)),), 3, config, CostWeights(0, 0, 0, 0), overlapping=True).alone()
+    found = GroupFlow((BandSteps(4, (step,)),), 3, config, CostWeights(0, 0, 0), overlapping=True).alone()
     assert found == pytest.approx((100 + 8000 * 3 + 100) / rate + 12 * 5000)
 
 
@@ -109,7 +109,7 @@ def test_the_first_block_of_sequencer_code_is_in_place() -> None:
     cost = SliceCost(0, jobs=1, tasks=1, program_bytes=0, program_peak=0)
     step = NodeStep(cost, NodeLoads((1000, 1), (0, 0), (0, 0), 0), True)
     few, many = (
-        GroupFlow((BandSteps(bands, (step,)),), 1, config, CostWeights(18, 13, 0, 0), overlapping=True).alone()
+        GroupFlow((BandSteps(bands, (step,)),), 1, config, CostWeights(18, 13, 0), overlapping=True).alone()
         for bands in (3, 30)
     )
     assert few == pytest.approx(3 * 1000 / rate)

@@ -111,7 +111,7 @@ def test_an_operand_that_stays_may_do_with_one_buffer() -> None:
 def test_slices_and_transfers_wait_for_one_another_when_an_operand_with_one_buffer_changes() -> None:
     model = product(77, 100, 320)
     moved = TilingTable(model, [(8, 64)]).traffic((1, 0), Residency((False,), False))
-    free, rate = CostWeights(0, 0, 0, 0), model.config.dma_bytes_per_cycle
+    free, rate = CostWeights(0, 0, 0), model.config.dma_bytes_per_cycle
     two, _ = flow_of(model.config, moved, free, 100_000, 0, 0, Depth.ALL)
     waiting, _ = flow_of(model.config, moved, free, 100_000, 0, 0, Depth.MOVING)
     rows = float(moved.in_bytes[0]) - 4 * 6400
@@ -136,7 +136,7 @@ def test_pipeline_hides_the_shorter_stages_when_double_buffered() -> None:
     config = NpuConfig()
     model = NodeModel(graph, next(node for node in graph.nodes if node.name == "b0_a"), config)
     moved = TilingTable(model, [(1, 8, 4, 16)]).traffic((1, 2, 0, 3), Residency((False,), False))
-    free = CostWeights(0, 0, 0, 0)
+    free = CostWeights(0, 0, 0)
     dma_in, dma_out = float(moved.in_bytes[0]) / config.dma_bytes_per_cycle, 2048 / config.dma_bytes_per_cycle
     serial, _ = flow_of(config, moved, free, 10_000, 0, 0, Depth.NONE)
     overlapped, constants = flow_of(config, moved, free, 10_000, 0, 0, Depth.ALL)
@@ -155,7 +155,7 @@ def test_tiles_follow_one_another_each_with_its_own_work() -> None:
     nothing, rate = Residency((False,), False), config.dma_bytes_per_cycle
     decision = NodeDecision((1, 4, 12, 16), (2, 1, 0, 3), None, 2)
     moved = TilingTable(model, [decision.tile]).traffic(decision.order, nothing)
-    cost = estimate(model, decision, nothing, moved, CostWeights(0, 0, 0, 0), Depth.ALL)
+    cost = estimate(model, decision, nothing, moved, CostWeights(0, 0, 0), Depth.ALL)
     tiles = output_regions(model.shape, decision)
     work = [model.tile_cost(tile, None, nothing) for tile in tiles]
     assert [tile.extent[2] for tile in tiles] == [12, 12, 4, 4]

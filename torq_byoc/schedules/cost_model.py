@@ -62,14 +62,11 @@ class CostWeights:
             (``npu_model.encoding_nss``).
         slice_code: sequencer bytes a slice program: a start 10, and a share in task and waits.
         rounding: cycles by which a transfer is longer than its bytes, since it takes whole ones.
-        run_bytes: what a cut row counts as beyond its bytes.  The published model has it for nothing; but rows that are
-            cut come with narrow tiles, whose stores then hold up the slices, which estimates do not see.
     """
 
     transfer_code: float = 18.0
     slice_code: float = 13.0
     rounding: float = 0.5
-    run_bytes: float = 2.0
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False):
@@ -286,7 +283,7 @@ def _code(moved: Traffic, weights: CostWeights, parts: int | np.ndarray) -> np.n
 
 def _extra(moved: Traffic, config: NpuConfig, weights: CostWeights) -> np.ndarray:
     """Cycles for which transfers in occupy the channel beyond their bytes, as bytes."""
-    return weights.rounding * config.dma_bytes_per_cycle * (moved.loads + moved.tiles) + weights.run_bytes * moved.runs
+    return weights.rounding * config.dma_bytes_per_cycle * (moved.loads + moved.tiles)
 
 
 def tile_kinds(shape: Sequence[int], tile: Sequence[int]) -> list[tuple[Region, int]]:

@@ -1,7 +1,8 @@
 """The search at one node: the cheapest decision that fits a given amount of LRAM.
 
 Candidates are bounded from below with closed forms (transfers exactly, slices as if every tile were as
-efficient as the whole), sorted, and priced in that order until the bound passes the best price.
+efficient as the whole) and priced in the order of what is expected of them (``pricing_order``) until none can be
+better than the best price, or enough have been priced.
 The answer for one amount of LRAM is the answer for every amount down to its own demand, so the residency
 planner can ask often.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,9 +27,12 @@ from torq_byoc.schedules.cost_model import (
     loaded_early,
     rank_of,
 )
+from torq_byoc.schedules.flow import larger
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.node_operands import Residency
+from torq_byoc.schedules.pricing_order import Parts, PricingOrder, parts_of
 from torq_byoc.schedules.record import NodeDecision, NodeOverride
+from torq_byoc.schedules.slice_costs import SliceCost
 from torq_byoc.schedules.tiles import tile_counts
 from torq_byoc.schedules.traffic import Depth, Traffic, tiling_table
 
@@ -66,6 +71,7 @@ class _Group:
     order: tuple[int, ...]
     depth: Depth
     moved: Traffic
+    parts: Parts
 
     def candidate(self, row: int) -> tuple[NodeDecision, Traffic]:
         """The decision of a tiling, its slice split still open unless the portion fixes it; its data movement."""
@@ -164,16 +170,24 @@ class NodeSpace:
         sizes = [len(group.moved.tiles) for group in self._groups]
         family = np.repeat([number for number, groups in enumerate(grouped) for _ in groups], sizes)
         owner, row = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
-        bound = np.concatenate([self._bounds(group) for group in self._groups])
+        bounds = [self._bounds(group) for group in self._groups]
+        bound, slack = (np.concatenate(column) for column in zip(*bounds, strict=True))
         demand = np.concatenate([group.moved.demand(group.depth) for group in self._groups])
         by_bound = np.lexsort((demand, bound))
         fresh = _first_of_equals(np.stack([bound, demand, family, row], axis=1)[by_bound])
         which = by_bound[fresh]
         self._owner, self._row, self._bound, self._demand = owner[which], row[which], bound[which], demand[which]
+        parts = Parts(*map(np.concatenate, zip(*(group.parts for group in self._groups), strict=True))).of(which)
+        tile = family[which] * len(owner) + self._row
+        work = float(self._undivided.cycles)
+        self._order = PricingOrder(self._bound, work, slack[which], tile, parts)
 
     def _groups_of(self, tilings: _Tilings) -> Iterator[_Group]:
         """The tilings under every loop order and buffering depth."""
-        portion, _, tiles = tilings
+        portion, split_axis, tiles = tilings
+        extents = np.asarray(tiles, dtype=np.int64).reshape(len(tiles), len(self.model.shape))
+        given = (split_axis,) if portion else self.fixed.split_axis
+        parts = parts_of(extents, self.model.steps, self.model.config.slices, given)
         table = tiling_table(self.model, tuple(tiles), portion)
         cuts = table.counts.max(axis=0).tolist()
         for order in [self.fixed.order] if self.fixed.order else candidates.orders(cuts, table.moves()):
@@ -181,30 +195,43 @@ class NodeSpace:
             for depth in Depth:
                 wanted = self.fixed.buffers in (None, depth.buffers)
                 if wanted and (depth is not Depth.MOVING or moved.has_refills()):
-                    yield _Group(tilings, order, depth, moved)
+                    yield _Group(tilings, order, depth, moved, parts)
 
-    def _bounds(self, group: _Group) -> np.ndarray:
-        """Rank if every tile used the slices as well as the whole output in one task would."""
-        whole = self.model.tile_cost(Region.whole(self.model.shape), None, self.residency)
-        steps = group.moved.tiles
-        slices, program = whole.cycles / self.model.config.slices, steps * (whole.program_bytes / whole.tasks)
-        flow, constants = flow_of(self.model.config, group.moved, self.weights, slices, program, steps, group.depth)
-        cycles = flow.after(loaded_early(constants, group.moved.demand(group.depth), self.model.config))
-        nbytes = group.moved.in_bytes + group.moved.out_bytes + program
-        return rank_of(cycles, steps, nbytes / self.model.config.dma_bytes_per_cycle)
+    @cached_property
+    def _undivided(self) -> SliceCost:
+        """The whole output in one task."""
+        return self.model.tile_cost(Region.whole(self.model.shape), None, self.residency)
+
+    def _bounds(self, group: _Group) -> tuple[np.ndarray, np.ndarray]:
+        """Rank if every tile used the slices as well as the whole output in one task would and were divided between
+        them as evenly as its extents let it; cycles of transfers that the slices' work does not cover then."""
+        moved, config = group.moved, self.model.config
+        whole, steps = self._undivided, moved.tiles
+        slices = whole.cycles * group.parts.shares.min(axis=1)
+        program = steps * (whole.program_bytes / whole.tasks)
+        flow, constants = flow_of(config, moved, self.weights, slices, program, steps, group.depth)
+        cycles = flow.after(loaded_early(constants, moved.demand(group.depth), config))
+        nbytes = moved.in_bytes + moved.out_bytes + program
+        slack = np.maximum(0.0, larger(flow.loads, flow.stores) - flow.work)
+        if group.depth is Depth.NONE:
+            slack = np.zeros(len(steps))
+        return rank_of(cycles, steps, nbytes / config.dma_bytes_per_cycle), slack
 
     def _search(self, available: int) -> Choice | None:
-        """Price candidates roughly in the order of their bounds, then the best of them exactly."""
+        """Price candidates roughly in the order of what is expected of them, then the best of them exactly."""
         rough: list[tuple[tuple[float, float], int, NodeDecision]] = []
         best, fitting = math.inf, 0
-        indices = [int(index) for index in np.flatnonzero(self._demand <= available)]
-        for index in indices:
-            if self._bound[index] > best or fitting >= _PRICED[self._effort]:
-                break
+        waiting = np.flatnonzero(self._demand <= available)
+        indices = waiting.tolist()
+        while len(waiting) and fitting < _PRICED[self._effort]:
+            position = int(np.argmin(self._order.expected[waiting]))
+            index = int(waiting[position])
+            waiting = np.delete(waiting, position)
             priced = [choice for choice in self._roughly(index) if choice.cost.demand <= available]
             rough += [(choice.cost.rank, index, choice.decision) for choice in priced]
             best = min([best, *(choice.cost.rank[0] for choice in priced)])
             fitting += bool(priced)
+            waiting = waiting[self._order.least[waiting] <= best]
         exact: list[Choice] = []
         for _, index, decision in sorted(rough, key=lambda entry: entry[0]):
             choice = self._exactly(index, decision)
@@ -231,7 +258,9 @@ class NodeSpace:
             decision, moved = self._candidate(index)
             options = [replace(decision, split_axis=axis) for axis in self._split_axes(decision)]
             depth = self._depth(index)
-            self._rough[index] = [self._priced(option, moved, depth, exact=False) for option in options]
+            found = [self._priced(option, moved, depth, exact=False) for option in options]
+            self._rough[index] = found
+            self._order.learn(index, {choice.decision.split_axis: choice.cost.slices for choice in found})
         return self._rough[index]
 
     def _exactly(self, index: int, decision: NodeDecision) -> Choice:

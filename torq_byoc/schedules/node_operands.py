@@ -112,14 +112,6 @@ class NodeOperands:
         """How the kernel wants a tensor input's tile (index into ``tensor_inputs``)."""
         return self._layouts[index]
 
-    def row_bytes(self, stream: int) -> int:
-        """Bytes of a whole innermost row of a tensor input; 0 for constants and scalars."""
-        position = self.streams[stream].position
-        if position is None:
-            return 0
-        info = self.graph.tensors[self.node.inputs[self.inputs[position]]]
-        return info.shape[-1] * info.dtype.size if info.shape else 0
-
     def cut(self, stream: int, axis: int, tile: int) -> Cut:
         """How one operand divides when output axis ``axis`` is cut into tiles of extent ``tile``."""
         if tile >= self.shape[axis]:

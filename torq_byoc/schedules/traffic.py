@@ -7,7 +7,6 @@ means: loops outside the innermost loop that moves the operand repeat its loads,
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -47,7 +46,6 @@ class Traffic:
         first_data: those among the first tile's loads that are no constants.
         loads, stores: transfers, programs not counted.
         tiles: steps of the node: its tiles, or the portions of all tiles.
-        runs: contiguous pieces in XRAM beyond whole rows, both ways.
         refills, refilled: loads of operands that stay for several tiles, the first ones not counted; their bytes.
         single, moving, double: LRAM bytes of operand and output tiles at every ``Depth``; residents and programs not
             counted.
@@ -61,7 +59,6 @@ class Traffic:
     loads: np.ndarray
     stores: np.ndarray
     tiles: np.ndarray
-    runs: np.ndarray
     refills: np.ndarray
     refilled: np.ndarray
     single: np.ndarray
@@ -134,7 +131,7 @@ class TilingTable:
     def traffic(self, order: Sequence[int], residency: Residency) -> Traffic:
         """Data movement under a loop order and a residency."""
         n = len(self.tiles)
-        in_bytes, first_in, first_data, runs = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+        in_bytes, first_in, first_data = np.zeros(n), np.zeros(n), np.zeros(n)
         loads, refills, refilled = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(n)
         single, moving, double = (np.zeros(n, dtype=np.int64) for _ in range(3))
         steps = self.total * self._portions
@@ -147,7 +144,6 @@ class TilingTable:
             if stream.position is not None:
                 first_data += moved.first
             loads += moved.loads
-            runs += self._pieces(index, moved.nbytes)
             part, stays = self._words(moved.part), moved.loads < steps
             refills += np.where(stays, moved.loads - 1, 0)
             refilled += np.where(stays, moved.nbytes - moved.first, 0)
@@ -159,12 +155,11 @@ class TilingTable:
             out_bytes += self.model.output_bytes
             last_out += self._last_tile()
             stores += self.total
-            runs += self._output_pieces()
             part = self._words(self.tiles.prod(axis=1) * self.model.element)
             single += part
             moving += part * np.minimum(2, self.total)
             double += part * np.minimum(2, self.total)
-        columns = (in_bytes, out_bytes, first_in, first_data, last_out, loads, stores, steps, runs, refills, refilled)
+        columns = (in_bytes, out_bytes, first_in, first_data, last_out, loads, stores, steps, refills, refilled)
         return Traffic(*columns, single, moving, double)
 
     def stream(self, index: int, order: Sequence[int]) -> StreamTraffic:
@@ -195,20 +190,6 @@ class TilingTable:
         stacked = np.stack(columns, axis=1) if columns else np.ones((len(self.tiles), 0, len(_Factors._fields)))
         found = _Factors(*np.moveaxis(stacked, 2, 0))
         return found._replace(moves=found.moves > 0, changes=found.changes.astype(np.int64))
-
-    def _pieces(self, index: int, nbytes: np.ndarray) -> np.ndarray:
-        """Pieces of rows that an operand's loads consist of where the innermost axis is cut."""
-        row = self.model.row_bytes(index)
-        factors = self._factors[index]
-        if row == 0 or factors.moves.shape[1] == 0:
-            return np.zeros(len(self.tiles))
-        return np.where(factors.moves[:, -1], nbytes / np.maximum(1.0, row * factors.largest[:, -1]), 0.0)
-
-    def _output_pieces(self) -> np.ndarray:
-        if self.tiles.shape[1] == 0:
-            return np.zeros(len(self.tiles))
-        rows = math.prod(self.model.shape[:-1])
-        return np.where(self.counts[:, -1] > 1, rows * self.counts[:, -1], 0)
 
     def _last_tile(self) -> np.ndarray:
         rest = np.asarray(self.model.shape, dtype=np.int64) - (self.counts - 1) * self.tiles
