@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.clean_copies import Copy
@@ -20,6 +20,8 @@ from torq_byoc.npu_model.config import NpuConfig
 
 CELL_WORDS = 4
 """LRAM words in the unit of placement."""
+CROWDED_SHARE = 4
+"""Tiles of more than this part of the LRAM: beside two of them the next one finds no room but what the first leaves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class Needs:
         copies: what buffers hold that XRAM holds as well; none where such copies shall not be used again.
         steps: number of slots.
         cells: of every buffer.
+        roomier: cells of the places that should be larger than the fetched buffers in them, for the tiles after those.
         fetches: the buffers that loads fill, in the order of first use, each with its first slot after the stores that
             it reads.
         fixed: lifetimes of the others: results and resident tensors.
@@ -43,6 +46,7 @@ class Needs:
     copies: Mapping[int, Copy]
     steps: int
     cells: tuple[int, ...]
+    roomier: Mapping[int, int]
     fetches: tuple[tuple[Fetch, int], ...]
     fixed: Mapping[int, Lifetime]
     lingering: Mapping[int, int]
@@ -53,13 +57,32 @@ class Needs:
         cell = config.lram_word * CELL_WORDS
         fetches, stores = all_fetches(program), stores_by_buffer(program)
         fixed = fixed_lifetimes(program, fetches)
+        cells = tuple([max(1, -(-buffer.nbytes // cell)) for buffer in program.buffers])
         return cls(
             program,
             cell,
             copies or {},
             1 + max((op.step for op in program.ops), default=0),
-            tuple([max(1, -(-buffer.nbytes // cell)) for buffer in program.buffers]),
+            cells,
+            _roomier(fetches, cells, config.lram_usable // cell),
             tuple([(fetch, ready_slot(fetch, stores)) for fetch in fetches]),
             fixed,
             lingering_until(program, fixed),
         )
+
+
+def _roomier(fetches: Sequence[Fetch], cells: Sequence[int], capacity: int) -> dict[int, int]:
+    """Cells of the larger one of the next two tiles of the same operand, where those are more and tiles are large.
+
+    A tile at a border has no halo there.  In a place of its own size the tile after the next one would not fit: it
+    would wait for the step before it, and what is loaded early take the room.
+    """
+    following: dict[tuple[int, int], list[int]] = {}
+    found = {}
+    for fetch in reversed(fetches):
+        later = following.setdefault((fetch.node_start, fetch.sources[0].buffer), [])
+        room = max(later[-2:], default=0)
+        if room > cells[fetch.buffer] and room * CROWDED_SHARE > capacity:
+            found[fetch.buffer] = room
+        later.append(cells[fetch.buffer])
+    return found

@@ -152,6 +152,12 @@ class Placement:
         return earliest if slot == earliest.slot else occupancy.opening(slot, fetch.last_use, cells)
 
     def _fetch(self, fetch: Fetch, opening: Opening) -> None:
-        """Place a fetched buffer where there is room."""
-        self.places.take(fetch.buffer, Lifetime(opening.slot, fetch.last_use), highest(opening.positions))
+        """Place a fetched buffer where there is room, for the tiles after it as well if possible."""
+        needs, occupancy = self.needs, self.places.occupancy
+        cells, life = needs.cells[fetch.buffer], Lifetime(opening.slot, fetch.last_use)
+        if fetch.buffer in needs.roomier:
+            wide = occupancy.opening(life.start, life.end, needs.roomier[fetch.buffer])
+            if wide.positions:
+                opening, cells = wide, needs.roomier[fetch.buffer]
+        self.places.take(fetch.buffer, life, highest(opening.positions), cells)
         self.fetched[fetch.buffer] = fetch.first_use

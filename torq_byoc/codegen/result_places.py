@@ -48,10 +48,10 @@ class Places:
             holders=dict(self.holders),
         )
 
-    def take(self, buffer: int, life: Lifetime, position: int) -> None:
-        """Give a buffer its place, from a cell on, in free cells."""
+    def take(self, buffer: int, life: Lifetime, position: int, cells: int) -> None:
+        """Give a buffer its place: so many free cells from a position on."""
         needs = self.needs
-        self.occupancy.take(life.start, life.end, position, needs.cells[buffer])
+        self.occupancy.take(life.start, life.end, position, cells)
         self.lifetimes[buffer] = life
         self.offsets[buffer] = position * needs.cell
         if buffer in needs.copies:
@@ -124,7 +124,7 @@ def _fits(places: Places, buffer: int, life: Lifetime) -> bool:
     occupancy, cells = places.occupancy, places.needs.cells[buffer]
     room = occupancy.room(occupancy.taken_between(life.start, life.end), cells)
     if room:
-        places.take(buffer, life, _position(occupancy, room, cells, places.needs.fixed[buffer]))
+        places.take(buffer, life, _position(occupancy, room, cells, places.needs.fixed[buffer]), cells)
     return bool(room)
 
 
