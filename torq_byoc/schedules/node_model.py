@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import Region
@@ -13,6 +14,9 @@ from torq_byoc.schedules.node_operands import NodeOperands, Residency
 from torq_byoc.schedules.regions import Transfer
 from torq_byoc.schedules.slice_costs import SliceCost, SliceCosts
 from torq_byoc.schedules.tiles import split_between_slices
+
+if TYPE_CHECKING:
+    from torq_byoc.schedules.traffic import TilingTable
 
 _SPLITS = 3
 """Axes along which dividing a tile between the slices is priced, the most even ones."""
@@ -28,6 +32,7 @@ class NodeModel(NodeOperands):
 
     Attributes:
         loads, boxes: what ``node_tiles`` has read back from TIR: loads by tile and portion, inputs by box.
+        tables: what ``traffic`` has found out about lists of tilings, by tiles and portion.
     """
 
     def __init__(self, graph: OpGraph, node: Node, config: NpuConfig) -> None:
@@ -36,6 +41,7 @@ class NodeModel(NodeOperands):
         self._splits: dict[tuple[int, ...], int | None] = {}
         self.loads: dict[Hashable, Mapping[str, Transfer]] = {}
         self.boxes: dict[Region, tuple[Region, ...]] = {}
+        self.tables: dict[Hashable, TilingTable] = {}
 
     def carried_tiles(self) -> list[tuple[int, ...]]:
         """Tiles that can be computed in portions; empty when the reduction cannot be divided."""

@@ -6,7 +6,6 @@ means: loops outside the innermost loop that moves the operand repeat its loads,
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -99,10 +98,12 @@ class _Factors(NamedTuple):
     first: np.ndarray
 
 
-@functools.lru_cache(maxsize=64)
 def tiling_table(model: NodeModel, tiles: tuple[tuple[int, ...], ...], portion: tuple[int, ...] = ()) -> TilingTable:
-    """A ``TilingTable``; the same one again when a node is asked under another residency."""
-    return TilingTable(model, tiles, portion)
+    """A ``TilingTable``; the same one again whenever a node is asked under another residency."""
+    key = (tiles, portion)
+    if key not in model.tables:
+        model.tables[key] = TilingTable(model, tiles, portion)
+    return model.tables[key]
 
 
 class TilingTable:
