@@ -79,6 +79,10 @@ class NpuConfig:
 
     limits: NdlLimits = field(default_factory=NdlLimits)
 
+    def __hash__(self) -> int:
+        # What tells most machines apart: a compilation looks things up by its machine tens of thousands of times.
+        return hash((self.lram_bytes, self.slices))
+
     @property
     def lram_usable(self) -> int:
         """Bytes of LRAM that buffers may use."""

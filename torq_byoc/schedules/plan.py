@@ -175,7 +175,8 @@ class Scheduler:
             slices = self.overrides.slices.get(node.name, self.config.slices)
             key = (signature(self.graph, node), slices)
             if key not in shared:
-                shared[key] = NodeModel(self.graph, node, replace(self.config, slices=slices))
+                config = self.config if slices == self.config.slices else replace(self.config, slices=slices)
+                shared[key] = NodeModel(self.graph, node, config)
             models[node.name] = shared[key]
         return models
 
