@@ -17,6 +17,7 @@ from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, Placement, Region
 from torq_byoc.kernels.planes import PlaneWalk, WindowGeometry
 from torq_byoc.kernels.portion import Portion
+from torq_byoc.kernels.remembered import remembered
 from torq_byoc.kernels.rescaling import pair_bytes
 from torq_byoc.kernels.windows import Axis, window_axes
 from torq_byoc.npu_model.config import NpuConfig
@@ -90,6 +91,7 @@ class ConvShape(msgspec.Struct, frozen=True, gc=False):
         return self.group_in * phases_y * phases_x * kernel_h * kernel_w
 
 
+@remembered
 def conv_shape(graph: OpGraph, node: Node, config: NpuConfig) -> ConvShape:
     """The facts of a conv2d node.
 
@@ -128,6 +130,7 @@ def is_interleaved(graph: OpGraph, node: Node) -> bool:
     return bool(node.attrs.get("interleaved", False)) and 1 < groups < graph.tensors[node.output].shape[1]
 
 
+@remembered
 def conv_axes(graph: OpGraph, node: Node) -> tuple[Axis, Axis]:
     """Row and column axis of a conv2d node; the columns folded where that saves loads.
 
