@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import msgspec
 
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules.fusion.reshaped import reshaped
 from torq_byoc.schedules.fusion.segment import Segment
-from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import GroupDecision, GroupParts
 from torq_byoc.schedules.tiles import hull
 
@@ -81,19 +80,37 @@ def band(segment: Segment, cut: BandCut, index: int, input_regions: InputRegions
         input_regions: reads of a node.
     """
     wanted: dict[int, Region] = {}
-    for position, node in enumerate(segment.nodes):
-        if node.output in segment.outputs or position == len(segment.nodes) - 1:
-            own = _share(segment, segment.models[position], cut, index)
+    for position in range(len(segment.nodes)):
+        if segment.delivers(position):
+            own = share(segment, position, cut, index)
             if own is None:
                 return None
             wanted[position] = own
     found, held = carried_back(segment, range(len(segment.nodes)), wanted, input_regions)
+    return completed(segment, cut, found, held, input_regions)
+
+
+def completed(
+    segment: Segment,
+    cut: BandCut,
+    found: Mapping[int, Region],
+    held: Mapping[str, Region],
+    input_regions: InputRegions,
+) -> Band | None:
+    """The band of what was carried back; None when some tensor cannot be divided so.
+
+    Args:
+        segment: the nodes.
+        cut: how the last node's output is cut.
+        found: the boxes that nodes compute, in execution order.
+        held: the part of every tensor that lies in LRAM.
+        input_regions: reads of a node.
+    """
     if segment.reshapes and not _dense_in_all_views(segment, held):
         return None
     outputs = tuple(found.get(position) for position in range(len(segment.nodes)))
-    if cut.parts is None:
-        return Band(outputs, held, tuple(found.items()))
-    return _part_by_part(segment, cut.parts, Band(outputs, held, tuple(found.items())), input_regions)
+    whole = Band(outputs, held, tuple(found.items()))
+    return whole if cut.parts is None else _part_by_part(segment, cut.parts, whole, input_regions)
 
 
 def carried_back(
@@ -113,23 +130,44 @@ def carried_back(
     held: dict[str, Region] = {}
     outputs: dict[int, Region] = {}
     for position in reversed(positions):
-        model, name = segment.models[position], segment.nodes[position].output
-        needed = held.get(name)
-        if position in wanted:
-            needed = hull(needed, wanted[position])
-        if needed is None or 0 in needed.extent:
-            continue
-        output = _aligned(needed, model.shape, segment.units[position])
-        outputs[position] = held[name] = output
-        reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
-        for read, view, region in reads:
-            if 0 in region.extent:
-                continue
-            shape = segment.shapes[read]
-            box = region if view == shape else reshaped(region, view, shape)
-            known = held.get(read)
-            held[read] = box if known is None else hull(known, box)
+        output = step_back(segment, position, wanted.get(position), held, input_regions)
+        if output is not None:
+            outputs[position] = output
     return dict(reversed(outputs.items())), held
+
+
+def step_back(
+    segment: Segment,
+    position: int,
+    wanted: Region | None,
+    held: MutableMapping[str, Region],
+    input_regions: InputRegions,
+) -> Region | None:
+    """What a node computes for what the nodes behind it hold; None where that is nothing.
+
+    Args:
+        segment: the nodes.
+        position: which node.
+        wanted: the box that it must deliver at least, if any.
+        held: what the nodes behind it hold of every tensor; what this one holds is added.
+        input_regions: reads of a node.
+    """
+    model, name = segment.models[position], segment.nodes[position].output
+    needed = held.get(name)
+    if wanted is not None:
+        needed = hull(needed, wanted)
+    if needed is None or 0 in needed.extent:
+        return None
+    output = held[name] = _aligned(needed, model.shape, segment.units[position])
+    reads = zip(segment.names[position], segment.views[position], input_regions(position, output), strict=True)
+    for read, view, region in reads:
+        if 0 in region.extent:
+            continue
+        shape = segment.shapes[read]
+        box = region if view == shape else reshaped(region, view, shape)
+        known = held.get(read)
+        held[read] = box if known is None else hull(known, box)
+    return output
 
 
 def _part_by_part(segment: Segment, cut: GroupParts, found: Band, input_regions: InputRegions) -> Band | None:
@@ -177,9 +215,10 @@ def _dense_in_all_views(segment: Segment, held: Mapping[str, Region]) -> bool:
     )
 
 
-def _share(segment: Segment, model: NodeModel, cut: BandCut, index: int) -> Region | None:
-    """The part of a node's output that band ``index`` must deliver: as the cut says, even ones of all but the last."""
-    last = segment.last
+def share(segment: Segment, position: int, cut: BandCut, index: int) -> Region | None:
+    """The part of a node's output that band ``index`` must deliver: as the cut says, even ones of all but the last.
+    None when the output cannot be divided so."""
+    model, last = segment.models[position], segment.last
     run, runs = cut.run(last.shape), cut.runs(last.shape, last.steps)
     begin, extent = [0] * len(model.shape), list(model.shape)
     for axis, place, count, size in ((cut.outer, index // run, runs, 0), (cut.axis, index % run, run, cut.size)):

@@ -13,8 +13,9 @@ from functools import cached_property
 
 from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.schedules.fusion.band_kinds import BandKind, BandTraffic, ConstantLoad, NodeLoads
-from torq_byoc.schedules.fusion.bands import Band, BandCut, band, band_count
+from torq_byoc.schedules.fusion.bands import Band, BandCut, band_count
 from torq_byoc.schedules.fusion.segment import Segment
+from torq_byoc.schedules.fusion.shared_ends import planned_band
 from torq_byoc.schedules.node_operands import ConstantPart
 
 
@@ -53,12 +54,9 @@ class Division:
         wanted |= {0: runs} | ({count - 1: runs} if run > 1 else {})
         others = dict.fromkeys(range(count) if segment.reshapes else (run - 1, count - 1), 0)
 
-        def reads(position: int, box: Region) -> Sequence[Region]:
-            return segment.models[position].input_regions(box)
-
         kinds = {}
         for index, times in sorted({**others, **wanted}.items()):
-            found = band(segment, cut, index, reads)
+            found = planned_band(segment, cut, index)
             kind = _kind(found, times)
             if kind is None:
                 return None
@@ -259,13 +257,13 @@ class Division:
     def _constants_of(self, kind: BandKind) -> list[ConstantLoad]:
         """What such a band needs of all packed constants."""
         parts = self.cut.parts
+        if parts is None:
+            return [load for position, box in kind.steps for load in self.segment.constant_loads(position, box)]
         found: list[ConstantLoad] = []
         held: dict[tuple[int, int], ConstantPart] = {}
         for step, (position, box) in enumerate(kind.steps):
-            model, goes_by_parts = self.segment.models[position], parts is not None and parts.has(position)
-            if not model.packs_constants:
-                continue
-            whole = goes_by_parts and parts is not None and parts.keep
+            model, goes_by_parts = self.segment.models[position], parts.has(position)
+            whole = goes_by_parts and parts.keep
             for which, part in enumerate(model.constant_parts(kind.outputs[position] if whole else box)):
                 constant = (position, which)
                 if not (goes_by_parts and held.get(constant) == part):

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from torq_byoc.kernels.graph import Node, OpGraph
+from torq_byoc.kernels.kernel import Region
+from torq_byoc.schedules.fusion.band_kinds import ConstantLoad
 from torq_byoc.schedules.node_model import NodeModel
 
 DENSE = (1, 1)
 WRITTEN_PHASES = 2
 """Stride phases that the output writer separates (hardware doc 1.6: an even-odd split)."""
+
+
+class Carried(msgspec.Struct, frozen=True, eq=False):
+    """What a band of a segment computes of every node, in order, and holds of every tensor; None is nothing."""
+
+    outputs: tuple[Region | None, ...]
+    held: Mapping[str, Region]
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,7 @@ class Segment:
             are; what is made inside goes by its maker's output, under whatever type and shape it is read.
         views: the shapes under which the nodes read them.
         shapes: the shape of every tensor that goes by its name.
+        end: the segment without its first node, where its nodes read the same tensors by the same names.
     """
 
     nodes: tuple[Node, ...]
@@ -41,6 +53,31 @@ class Segment:
     names: tuple[tuple[str, ...], ...]
     views: tuple[tuple[tuple[int, ...], ...], ...]
     shapes: Mapping[str, tuple[int, ...]]
+    end: Segment | None = None
+
+    @cached_property
+    def carried(self) -> dict[Hashable, Carried | None]:
+        """What ``shared_ends`` knows of its bands, by cut and number; None where they cannot be."""
+        return {}
+
+    @cached_property
+    def _constant_loads(self) -> dict[tuple[int, Region], tuple[ConstantLoad, ...]]:
+        return {}
+
+    def constant_loads(self, position: int, box: Region) -> tuple[ConstantLoad, ...]:
+        """What a node needs of its packed constants for a box of its output, its only one of a band."""
+        if not self.models[position].packs_constants:
+            return ()
+        key = (position, box)
+        if key not in self._constant_loads:
+            parts = enumerate(self.models[position].constant_parts(box))
+            loads = tuple(ConstantLoad(position, (position, which), part) for which, part in parts)
+            self._constant_loads[key] = loads
+        return self._constant_loads[key]
+
+    def delivers(self, position: int) -> bool:
+        """Whether every band must deliver a part of what a node makes: it is needed outside, or what is cut."""
+        return self.nodes[position].output in self.outputs or position == len(self.nodes) - 1
 
     @property
     def last(self) -> NodeModel:
@@ -116,6 +153,7 @@ class SegmentFinder:
             for name in node.inputs:
                 self.readers.setdefault(self.roots[name], []).append(index)
         self.needed = {self.roots[name] for name in graph.outputs}
+        self._segments: dict[tuple[int, int], Segment | None] = {}
 
     def segment(self, first: int, last: int) -> Segment | None:
         """The segment of nodes first..last; None when it cannot run band by band.
@@ -123,6 +161,12 @@ class SegmentFinder:
         Every node but the last must pass something on inside, tensors inside must be read in one layout (dense where
         their planes are reshaped), and whoever makes a tensor in stride phases must be able to.
         """
+        key = (first, last)
+        if key not in self._segments:
+            self._segments[key] = self._found(first, last)
+        return self._segments[key]
+
+    def _found(self, first: int, last: int) -> Segment | None:
         nodes = tuple(self.nodes[first : last + 1])
         made = {node.output: index for index, node in enumerate(nodes)}
         reads = [self._reads(node, made) for node in nodes]
@@ -142,6 +186,9 @@ class SegmentFinder:
             for node, names in zip(nodes, reads, strict=True)
         )
         shapes = {name: self.graph.tensors[name].shape for name in (*made, *sources)}
+        end = self.segment(first + 1, last) if first < last else None
+        if end is not None and list(end.names) != reads[1:]:
+            end = None
         return Segment(
             nodes,
             models,
@@ -152,6 +199,7 @@ class SegmentFinder:
             tuple(reads),
             views,
             shapes,
+            end,
         )
 
     def _reads(self, node: Node, made: Collection[str]) -> tuple[str, ...]:
