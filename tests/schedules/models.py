@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from codegen.infra import heavy_tailed
 from schedules.cases import per_channel
@@ -91,12 +93,22 @@ def resnet50(size: int = 224) -> OpGraph:
     return builder.finish()
 
 
+def all_segments(graph: OpGraph, config: NpuConfig) -> list[Segment]:
+    """Every run of a graph's nodes that may become a group."""
+    finder = segment_finder(graph, config)
+    runs = itertools.combinations(range(len(graph.nodes)), 2)
+    return [segment for run in runs if (segment := finder.segment(*run)) is not None]
+
+
 def whole_segment(graph: OpGraph, config: NpuConfig) -> Segment:
     """All nodes of a graph as one segment."""
-    models = {node.name: NodeModel(graph, node, config) for node in graph.nodes}
-    segment = SegmentFinder(graph, graph.nodes, models).segment(0, len(graph.nodes) - 1)
+    segment = segment_finder(graph, config).segment(0, len(graph.nodes) - 1)
     assert segment is not None
     return segment
+
+
+def segment_finder(graph: OpGraph, config: NpuConfig) -> SegmentFinder:
+    return SegmentFinder(graph, graph.nodes, {node.name: NodeModel(graph, node, config) for node in graph.nodes})
 
 
 def run_exact(graph: OpGraph, plan: Schedule, config: NpuConfig) -> GeneratedProgram:

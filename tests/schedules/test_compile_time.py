@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from schedules.cases import CASES, Case
-from schedules.models import residual
+from schedules.models import all_segments, residual, strided
 
+from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates, node_tiles, slice_costs
-from torq_byoc.schedules.fusion.bands import BandCut
+from torq_byoc.schedules.fusion.bands import BandCut, band, band_count
 from torq_byoc.schedules.fusion.division import Division
 from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.fusion.segment import Segment
+from torq_byoc.schedules.fusion.shared_ends import planned_band
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.residency import Planner, Storage
+from torq_byoc.schedules.signature import exact_signature, signature
 from torq_byoc.schedules.tiles import split_between_slices
 
 CONFIG = NpuConfig()
@@ -60,6 +63,63 @@ def test_more_layers_of_a_kind_need_no_more_pricing(work: Counter[str], kib: int
         counts.append(dict(work))
     assert counts[0]["priced"] > 0 and counts[0]["scheduled"] > 0
     assert counts[0] == counts[1]
+
+
+def other_numbers(node: Node, layer: int) -> Node:
+    """A node with another shift, zero point and border, as each layer of a quantized network has."""
+    attrs = {name: value + layer if name == "pad_value" else value for name, value in node.attrs.items()}
+    rescale = node.rescale
+    if rescale is not None:
+        rescale = replace(rescale, shift=rescale.shift + layer % 3, zero_point=rescale.zero_point - layer)
+    return replace(node, attrs=attrs, rescale=rescale)
+
+
+def test_layers_that_differ_in_shift_zero_point_and_border_are_priced_once(work: Counter[str]) -> None:
+    graph = residual(blocks=6)
+    expected, alike = schedule(graph, CONFIG), Counter(work)
+    work.clear()
+    slice_costs.known_costs.cache_clear()
+    node_tiles._read_back.clear()
+    nodes = tuple(other_numbers(node, layer) for layer, node in enumerate(graph.nodes))
+    assert schedule(replace(graph, nodes=nodes), CONFIG) == expected
+    assert work == alike
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_nodes_of_one_signature_cost_the_same(case: Case) -> None:
+    graph = case.graph()
+    (node,) = graph.nodes
+    other = other_numbers(node, 2)
+    if signature(graph, other) != signature(graph, node):
+        assert "pad_value" in node.attrs and node.op != "conv2d"  # pools may leave out what their border says
+        return
+    if node.rescale is not None:
+        assert exact_signature(graph, other) != exact_signature(graph, node)
+    costs = []
+    for one in (node, other):
+        slice_costs.known_costs.cache_clear()
+        model = NodeModel(replace(graph, nodes=(one,)), one, CONFIG)
+        axes = candidates.split_axes(model.shape, model.steps, CONFIG.slices, 4)
+        costs.append([model.tile_cost(Region.whole(model.shape), axis, model.streamed) for axis in axes])
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("graph", [residual(size=13), strided()], ids=["residual", "strided"])
+def test_bands_go_on_from_those_of_the_segment_without_the_first_node(graph: OpGraph) -> None:
+    """Whichever segments were asked for before, a band is the one that is carried back from its results alone."""
+    segments = all_segments(graph, CONFIG)
+    assert any(segment.end is not None for segment in segments)
+    for segment in segments:
+
+        def reads(position: int, box: Region, models: Sequence[NodeModel] = segment.models) -> Sequence[Region]:
+            return models[position].input_regions(box)
+
+        for cut in (BandCut(2, 4), BandCut(2, 1), BandCut(1, 4), BandCut(2, 2, outer=1)):
+            for index in range(band_count(segment, cut)):
+                found, expected = planned_band(segment, cut, index), band(segment, cut, index, reads)
+                assert (found is None) == (expected is None)
+                if found is not None and expected is not None:
+                    assert (found.outputs, found.held, found.steps) == (expected.outputs, expected.held, expected.steps)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -46,7 +46,7 @@ from torq_byoc.kernels.portion import tasks_of
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import dma_cycles
-from torq_byoc.schedules.signature import signature
+from torq_byoc.schedules.signature import exact_signature
 
 
 def invocation_tasks(
@@ -92,7 +92,7 @@ class _Cutter:
         self.first_elements = FirstElements(graph)
         self.kinds: dict[Hashable, int] = {}
         self.kind_of = {
-            node.name: self.kinds.setdefault(signature(graph, node), len(self.kinds)) for node in graph.nodes
+            node.name: self.kinds.setdefault(exact_signature(graph, node), len(self.kinds)) for node in graph.nodes
         }
         self.chunks: dict[Hashable, list[Chunk]] = {}
         self.calls: dict[int, list[SliceCall]] = {}

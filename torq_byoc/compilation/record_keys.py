@@ -10,7 +10,7 @@ from torq_byoc.errors import ScheduleError
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.npu_model.timing import Profile
 from torq_byoc.schedules.record import DecisionRecord
-from torq_byoc.schedules.signature import freeze, signature
+from torq_byoc.schedules.signature import exact_signature, freeze
 
 
 @dataclass(frozen=True, order=True)
@@ -50,7 +50,7 @@ def graph_key(graph: OpGraph) -> str:
         places.setdefault(name, ("constant", len(places)))
     wiring = tuple(tuple(places[name] for name in node.inputs) for node in graph.nodes)
     outputs = tuple(places[name] for name in graph.outputs)
-    return _digest((tuple(signature(graph, node) for node in graph.nodes), wiring, outputs))
+    return _digest((tuple(exact_signature(graph, node) for node in graph.nodes), wiring, outputs))
 
 
 def layer_key(graph: OpGraph, node: Node, resident: Mapping[str, bool]) -> str:
@@ -62,7 +62,7 @@ def layer_key(graph: OpGraph, node: Node, resident: Mapping[str, bool]) -> str:
         resident: as in a complete ``DecisionRecord``.
     """
     operands = tuple(resident.get(name, False) for name in (*node.inputs, node.output))
-    return _digest((signature(graph, node), operands))
+    return _digest((exact_signature(graph, node), operands))
 
 
 def numbered(record: DecisionRecord, graph: OpGraph) -> DecisionRecord:

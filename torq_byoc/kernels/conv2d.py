@@ -41,6 +41,7 @@ class Conv2d(CarryingKernel):
     op = "conv2d"
     reads_whole_rows = True
     writes_phases = True
+    numbers = frozenset({"pad_value"})
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``; exact for integers, fp32 accumulation for bf16."""

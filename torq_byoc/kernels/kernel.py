@@ -127,6 +127,8 @@ class Kernel(ABC):
         moves: tasks of equally large regions of a node, whose dense operands are laid out alike, differ in the base
             addresses of their descriptors alone, each as far from the first element that the region needs of its
             operand; where the kernel does not ``translate``, as long as the tensors keep their distances.
+        numbers: attributes that results are computed with and nothing else depends on: neither steps and regions nor
+            size and cycles of tasks.
     """
 
     op: str
@@ -134,6 +136,7 @@ class Kernel(ABC):
     writes_phases: bool = False
     translates: bool = False
     moves: bool = False
+    numbers: frozenset[str] = frozenset()
 
     @abstractmethod
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:

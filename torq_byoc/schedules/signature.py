@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from enum import Enum
 from typing import Any
@@ -9,16 +10,33 @@ from typing import Any
 import numpy as np
 
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
+from torq_byoc.kernels.kernel import kernel_for
 
 
 def signature(graph: OpGraph, node: Node) -> Hashable:
     """A key that two nodes share only when tiles, LRAM demand and cycles of every decision are the same.
 
-    Arrays enter with their shape and type, not with their values.
+    Arrays enter with their shape and type, not with their values; numbers that ACT and the border compute with, which
+    are other ones in nearly every layer of a quantized network, not at all.
     """
+    numbers, rescale = kernel_for(node.op).numbers, node.rescale
+    attrs = {name: value for name, value in node.attrs.items() if name not in numbers}
+    clips = () if rescale is None else (rescale.clip_min > -math.inf, rescale.clip_max < math.inf)
+    return _key(graph, node, attrs, clips)
+
+
+def exact_signature(graph: OpGraph, node: Node) -> Hashable:
+    """A key that two nodes share only when their programs differ in places alone: ``signature`` with all numbers."""
+    rescale = node.rescale
+    fixed = () if rescale is None else (rescale.shift, rescale.zero_point, rescale.clip_min, rescale.clip_max)
+    return _key(graph, node, node.attrs, fixed)
+
+
+def _key(graph: OpGraph, node: Node, attrs: Mapping[str, Any], act: tuple[Hashable, ...]) -> Hashable:
+    """The key with these attributes, and this of what ACT computes with."""
     operands = tuple((*_tensor(graph, name), name in graph.constants) for name in node.inputs)
     repeated = tuple(node.inputs.index(name) for name in node.inputs)
-    return (node.op, freeze(node.attrs), operands, repeated, _tensor(graph, node.output), _rescale(node.rescale))
+    return (node.op, freeze(attrs), operands, repeated, _tensor(graph, node.output), _rescale(node.rescale, act))
 
 
 def freeze(value: Any) -> Hashable:
@@ -41,12 +59,11 @@ def _tensor(graph: OpGraph, name: str) -> tuple[tuple[int, ...], str]:
     return info.shape, info.dtype.value
 
 
-def _rescale(rescale: Rescale | None) -> Hashable:
+def _rescale(rescale: Rescale | None, act: tuple[Hashable, ...]) -> Hashable:
     if rescale is None:
         return None
     entries = (_entries(rescale.bias), None if rescale.scale is None else _entries(rescale.scale))
-    fixed = (rescale.shift, rescale.zero_point, rescale.clip_min, rescale.clip_max)
-    return (*entries, *fixed, rescale.axis, rescale.rounding.name, rescale.sum_bits)
+    return (*entries, *act, rescale.axis, rescale.rounding.name, rescale.sum_bits)
 
 
 def _entries(values: np.ndarray) -> tuple[int, bool, bool, bool]:
