@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torq_byoc.npu_model.dtypes import DType
 
@@ -88,7 +89,7 @@ class NpuConfig:
         """Bytes of LRAM that buffers may use."""
         return self.lram_bytes - self.lram_reserve
 
-    @property
+    @cached_property
     def dma_bytes_per_cycle(self) -> float:
         """Rate of one DMA channel: peak x factor x burst efficiency 2^m / (2^m + 1.5)."""
         beats = 2.0**self.dma_mtu
