@@ -167,7 +167,7 @@ class _Clock:
         self._profile = profile
         self._now = 0
         self._slice_ends: dict[int, int] = {}
-        self._bus = _Bus(shared=profile is not Profile.REFERENCE)
+        self._bus = _Channels() if profile is Profile.REFERENCE else _Bus()
         self._events: dict[int, Event] = {}
         self._cycles: dict[bytes, int] = {}
         """Of the slice programs that have run."""
@@ -205,6 +205,25 @@ class _Clock:
         return Timeline(self._profile, tuple(events[job] for job in sorted(events)), total, busy)
 
 
+class _Channels:
+    """Transfers under way, one a direction, which do not slow each other down."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._ends: dict[Engine, int] = {}
+        self.events: list[Event] = []
+
+    def start(self, job: Job, now: int, cycles: int) -> None:
+        begin = max(now, self._now)
+        self._ends[job.engine] = begin + cycles
+        self.events.append(Event(job.index, job.engine, 0, begin, begin + cycles, job.nbytes))
+
+    def wait(self, engine: Engine, now: int) -> int:
+        """The time, at least ``now``, at which an engine is idle."""
+        self._now = max(now, self._now, self._ends.get(engine, 0))
+        return self._now
+
+
 @dataclass
 class _Transfer:
     job: Job
@@ -214,10 +233,9 @@ class _Transfer:
 
 
 class _Bus:
-    """Transfers under way, one a direction; at half rate each when the bus is shared and both are active."""
+    """Transfers under way, one a direction; at half rate each when both are active."""
 
-    def __init__(self, *, shared: bool) -> None:
-        self._shared = shared
+    def __init__(self) -> None:
         self._now = 0
         self._active: dict[Engine, _Transfer] = {}
         self.events: list[Event] = []
@@ -235,7 +253,7 @@ class _Bus:
         return max(now, self._now)
 
     def _speed(self) -> int:
-        return 1 if self._shared and len(self._active) == 2 else 2
+        return 1 if len(self._active) == 2 else 2
 
     def _next_end(self) -> int:
         least = min(transfer.left for transfer in self._active.values())
