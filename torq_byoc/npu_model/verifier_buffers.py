@@ -98,6 +98,16 @@ class Tenancies:
 
     def _stray(self, verb: str, touched: Touched, numbers: Sequence[int], space: int) -> str:
         """Where bytes are touched outside some buffers of a memory."""
+        extents, spaces = self._extent, self._space
+        for start, end in touched.spans:
+            for number in numbers:
+                low, high = extents[number]
+                if low <= start and end <= high and spaces[number] == space:
+                    break
+            else:
+                break
+        else:
+            return ""
         stray = touched.first_outside([self._extent[number] for number in numbers if self._space[number] == space])
         if stray is None:
             return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from torq_byoc.npu_model.footprint import (
     transfer_xram_bounds,
     without_bases,
 )
-from torq_byoc.npu_model.isa import Agent, Engine, Ndl, Role, SliceTask, StartDma, StartSlice
+from torq_byoc.npu_model.isa import Agent, DmaDescriptor, Engine, Ndl, Role, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.limits import task_problems, transfer_problems
 from torq_byoc.npu_model.touched import NOTHING, Placed, Touched
 from torq_byoc.npu_model.xram import Region, XramMap
@@ -98,13 +99,23 @@ def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAcc
     if problems or region is None:
         return JobAccess(tuple(problems))
     lram = Touched.all_of(low, high)
-    touched = Touched.of([transfer_xram(descriptor)]) if region.writable else NOTHING
+    if not region.writable:
+        return JobAccess(lram_writes=lram, region=region)
+    walked, repeats = _walk(descriptor.run, descriptor.dims)
+    touched = Touched.joined([walked.moved(descriptor.xram)])
     if incoming:
         return JobAccess(lram_writes=lram, xram_reads=touched, region=region)
     access = JobAccess(lram_reads=lram, xram_writes=touched, region=region)
-    if intervals.size(touched.exact) != descriptor.nbytes:
-        return access.refused("order", "the transfer writes an XRAM byte twice")
-    return access
+    return access.refused("order", "the transfer writes an XRAM byte twice") if repeats else access
+
+
+@lru_cache(maxsize=256)
+def _walk(run: int, dims: tuple[tuple[int, int], ...]) -> tuple[Placed, bool]:
+    """The bytes of a transfer from XRAM byte 0 on, and whether it comes to one of them twice: those of the tiles of a
+    tensor are alike."""
+    descriptor = DmaDescriptor(0, 0, run, dims)
+    runs = transfer_xram(descriptor)
+    return Placed.of(runs), intervals.size(runs) != descriptor.nbytes
 
 
 @dataclass(frozen=True, eq=False)
