@@ -75,7 +75,9 @@ def pack_container(sections: Mapping[str, bytes]) -> bytes:
     padding = bytes(_aligned(_HEADER_BYTES + len(head)) - _HEADER_BYTES - len(head))
     body = b"".join([head, padding, *contents])
     prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(names), _HEADER_BYTES + len(body))
-    return prefix + hashlib.sha256(prefix + body).digest() + body
+    digest = hashlib.sha256(prefix)
+    digest.update(body)
+    return b"".join([prefix, digest.digest(), body])
 
 
 def unpack_container(data: bytes, where: str = "") -> dict[str, bytes]:
