@@ -47,29 +47,36 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFo
     """
     engines = [engine_of(op) for op in program.ops]
     tenants = _Tenants(program, addresses, len(set(engines)))
-    history: dict[tuple[int, Effect], dict[WaitFor, list[tuple[int, Access]]]] = {}
+    readers: _History = {}
+    writers: _History = {}
     result: list[dict[WaitFor, int]] = []
     for position, (op, engine) in enumerate(zip(program.ops, engines, strict=True)):
         needed: dict[WaitFor, int] = {}
         accesses = op.accesses
         for access in accesses:
-            for effect in _AFTER[access.effect]:
-                for other, past in history.get((access.buffer, effect), {}).items():
+            buffer, writes = access.buffer, access.effect is Effect.WRITE
+            for history in (readers, writers) if writes else (writers,):
+                for other, past in history.get(buffer, _NOBODY).items():
                     if other is not engine:
                         _latest(needed, other, _last_conflict(access, past, needed.get(other, -1)))
-            if access.effect is Effect.WRITE:
-                for other, earlier in tenants.before(access.buffer).items():
+            if writes:
+                for other, earlier in tenants.before(buffer).items():
                     _latest(needed, other, earlier)
         for access in accesses:
-            history.setdefault((access.buffer, access.effect), {}).setdefault(engine, []).append((position, access))
-            tenants.record(access.buffer, engine, position)
+            buffer, history = access.buffer, readers if access.effect is Effect.READ else writers
+            own = history.get(buffer)
+            if own is None:
+                own = history[buffer] = {}
+            own.setdefault(engine, []).append((position, access))
+            tenants.record(buffer, engine, position)
         needed.pop(engine, None)
         result.append(needed)
     return result
 
 
-_AFTER = {Effect.READ: (Effect.WRITE,), Effect.WRITE: (Effect.READ, Effect.WRITE)}
-"""Effects after which an effect must come."""
+_History = dict[int, dict[WaitFor, list[tuple[int, Access]]]]
+"""Accesses of every buffer, by engine, each with the position of its op."""
+_NOBODY: Mapping[WaitFor, list[tuple[int, Access]]] = {}
 
 
 def with_reused_xram(
@@ -138,25 +145,32 @@ class _Tenants:
         self.count[lram] = len(starts)
 
     def record(self, buffer: int, engine: WaitFor, position: int) -> None:
-        if buffer not in self.cells:
+        found = self.cells.get(buffer)
+        if found is None:
             return
-        lram, cells = self.cells[buffer]
+        lram, cells = found
         rows = self.rows[lram]
-        self.last[lram][rows.setdefault(engine, len(rows)), cells] = position
+        row = rows.get(engine)
+        if row is None:
+            row = rows[engine] = len(rows)
+        self.last[lram][row, cells] = position
 
-    def before(self, buffer: int) -> dict[WaitFor, int]:
+    def before(self, buffer: int) -> Mapping[WaitFor, int]:
         """Last access by each engine of every earlier buffer at these addresses.
 
         All earlier tenants are finished, in program order, when the buffer is first written.
         """
+        known = self.known.get(buffer)
+        if known is None:
+            known = self.known[buffer] = self._before(buffer)
+        return known
+
+    def _before(self, buffer: int) -> dict[WaitFor, int]:
         if buffer not in self.cells:
             return {}
-        if buffer not in self.known:
-            lram, cells = self.cells[buffer]
-            latest = self.last[lram][:, cells].max(axis=1, initial=-1).tolist()
-            rows = self.rows[lram]
-            self.known[buffer] = {engine: latest[row] for engine, row in rows.items() if latest[row] >= 0}
-        return self.known[buffer]
+        lram, cells = self.cells[buffer]
+        latest = self.last[lram][:, cells].max(axis=1, initial=-1).tolist()
+        return {engine: latest[row] for engine, row in self.rows[lram].items() if latest[row] >= 0}
 
 
 def start_times(ops: Sequence[Op], needed: Sequence[Mapping[WaitFor, int]]) -> list[int]:

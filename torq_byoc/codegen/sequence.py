@@ -63,7 +63,7 @@ class _Sequencer:
         block = self.blocks[-1]
         block.tasks.append(task)
         block.jobs += self.started
-        block.size += self._cost(task)
+        block.size += self.open_size + self._cost(NssTask((), task.waits))
         self.starts, self.started, self.open_size = [], [], 0
         for engine in waits:
             if engine in self.outstanding:
