@@ -179,6 +179,7 @@ class _Builder:
                 tuple(operand[index] for operand in inputs),
                 tuple(constant[index] for constant in constants),
                 tile.portion,
+                tuple([region.start for region in reads[index]]),
                 tuple([needed_granules(constant, part).first for constant in context.constants]),
             )
             operands = self._operands(context, invocation, reads[index])

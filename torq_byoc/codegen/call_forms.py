@@ -10,9 +10,6 @@ from collections.abc import Hashable, Sequence
 
 from torq_byoc.codegen.hl import Addresses, Invocation, PlacedOperand
 from torq_byoc.codegen.tile_places import DENSE
-from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import kernel_for
-from torq_byoc.kernels.portion import region_of
 
 
 def is_dense(call: Invocation) -> bool:
@@ -57,25 +54,14 @@ def _distance(operand: PlacedOperand, invocation: Invocation) -> tuple[int, ...]
     return (operand.offset, *start)
 
 
-class FirstElements:
-    """Finds the first elements that the calls of a graph's nodes need of their operands."""
-
-    def __init__(self, graph: OpGraph) -> None:
-        self._graph = graph
-        self._inputs: dict[str, tuple[int, ...]] = {}
-
-    def of(self, node: Node, call: Invocation, addresses: Addresses) -> tuple[int, ...]:
-        """Addresses of these elements of result, tensors and constants."""
-        kernel, graph = kernel_for(node.op), self._graph
-        if node.name not in self._inputs:
-            self._inputs[node.name] = kernel.tensor_inputs(graph, node)
-        found = [_element(call.output, call.region.start, addresses)]
-        for position, operand in zip(self._inputs[node.name], call.inputs, strict=True):
-            needed = region_of(kernel, graph, node, position, call.region, call.portion)
-            found.append(_element(operand, needed.start, addresses))
-        for constant, granule in zip(call.constants, call.granules, strict=True):
-            found.append(addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
-        return tuple(found)
+def first_elements(call: Invocation, addresses: Addresses) -> tuple[int, ...]:
+    """Addresses of the first elements that a dense call needs of its result, tensors and constants."""
+    found = [_element(call.output, call.region.start, addresses)]
+    for operand, first in zip(call.inputs, call.first, strict=True):
+        found.append(_element(operand, first, addresses))
+    for constant, granule in zip(call.constants, call.granules, strict=True):
+        found.append(addresses[constant.buffer] + (granule - constant.first) * constant.granule_bytes)
+    return tuple(found)
 
 
 def _element(operand: PlacedOperand, index: Sequence[int], addresses: Addresses) -> int:
@@ -96,7 +82,7 @@ def call_form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> H
 
     Args:
         call: a dense one.
-        first: its ``FirstElements``.
+        first: its ``first_elements``.
         by_distance: for kernels that do not ``translate``.
     """
     buffers = operand_buffers(call)

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from torq_byoc.codegen.call_forms import FirstElements, call_form, is_dense, operand_buffers
+from torq_byoc.codegen.call_forms import call_form, first_elements, is_dense, operand_buffers
 from torq_byoc.codegen.hl import Invocation, RunProgram, SliceRun
 from torq_byoc.codegen.programs import invocation_tasks
 from torq_byoc.kernels.graph import OpGraph
@@ -56,7 +56,6 @@ class CallImages:
         self.graph, self.config = graph, config
         self.nbytes = [buffer.nbytes for buffer in program.buffers]
         self.nodes = {node.name: node for node in graph.nodes}
-        self._first_elements = FirstElements(graph)
         self._known: dict[Hashable, _Image | None] = {}
 
     def image(self, run: SliceRun, addresses: Sequence[int]) -> bytes:
@@ -65,7 +64,7 @@ class CallImages:
         kernel = kernel_for(node.op)
         if not kernel.moves or not is_dense(call):
             return self._encoded(run, addresses)
-        first = self._first_elements.of(node, call, addresses)
+        first = first_elements(call, addresses)
         key = (run.node, run.tasks, call_form(call, first, by_distance=not kernel.translates))
         if key not in self._known:
             data = self._encoded(run, addresses)

@@ -140,8 +140,8 @@ class PlacedConstant(msgspec.Struct, frozen=True, gc=False):
 
 class Invocation(msgspec.Struct, frozen=True, gc=False):
     """One kernel call: the part of the node's output that one slice computes, and its operands; with ``portion``
-    that part of the reduction, sums being carried from call to call.  ``granules`` are the first ones that it needs of
-    its constants."""
+    that part of the reduction, sums being carried from call to call.  ``first`` are the indices of the first elements
+    that it needs of its inputs, ``granules`` the first ones of its constants."""
 
     node: str
     region: Region
@@ -149,6 +149,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     inputs: tuple[PlacedOperand, ...]
     constants: tuple[PlacedConstant, ...]
     portion: Portion | None = None
+    first: tuple[tuple[int, ...], ...] = ()
     granules: tuple[int, ...] = ()
 
 
@@ -203,19 +204,15 @@ class SliceCall(msgspec.Struct, frozen=True, gc=False):
     band: int
     slice_index: int
     invocation: Invocation
-    operands: tuple[Access, ...]
+    accesses: tuple[Access, ...]
     copies: tuple[tuple[int, tuple[int, ...]], ...] = ()
-
-    @property
-    def accesses(self) -> tuple[Access, ...]:
-        """Declared effects."""
-        return self.operands
 
 
 class SliceRun(msgspec.Struct, frozen=True, gc=False):
     """One slice program: tasks [first, last) of the kernel call.
 
-    ``program`` is the LRAM buffer that must hold it, at ``program_offset``.
+    ``program`` is the LRAM buffer that must hold it, at ``program_offset``; ``accesses`` are those of the call, then
+    that of the program.
     """
 
     node: str
@@ -226,13 +223,8 @@ class SliceRun(msgspec.Struct, frozen=True, gc=False):
     program: int
     program_offset: int
     program_bytes: int
-    operands: tuple[Access, ...]
+    accesses: tuple[Access, ...]
     cycles: int
-
-    @property
-    def accesses(self) -> tuple[Access, ...]:
-        """Declared effects: operands, then the program that is executed."""
-        return (*self.operands, Access(self.program, Effect.READ))
 
 
 CallOp = Load | Store | SliceCall

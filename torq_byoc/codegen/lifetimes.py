@@ -47,11 +47,12 @@ def all_fetches(program: RunProgram) -> list[Fetch]:
             cycles[op.target.buffer] += op.cycles
             sources.setdefault(op.target.buffer, []).append(op.source)
             loads.setdefault(op.target.buffer, op)
-    starts = node_starts(program)
+    starts: dict[str, int] = {}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for op in program.ops:
         if isinstance(op, SliceRun):
+            starts.setdefault(op.node, op.step)
             for access in op.accesses:
                 first.setdefault(access.buffer, op.step)
                 last[access.buffer] = op.step

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from torq_byoc.codegen.call_forms import FirstElements, call_form, call_shape, is_dense
+from torq_byoc.codegen.call_forms import call_form, call_shape, first_elements, is_dense
 from torq_byoc.codegen.chunks import Chunk, program_chunks
 from torq_byoc.codegen.hl import (
     Access,
@@ -89,7 +89,6 @@ class _Cutter:
         self.buffers = list(program.buffers)
         self.ops: list[Op] = []
         self.checks = TaskChecks(config)
-        self.first_elements = FirstElements(graph)
         self.kinds: dict[Hashable, int] = {}
         self.kind_of = {
             node.name: self.kinds.setdefault(exact_signature(graph, node), len(self.kinds)) for node in graph.nodes
@@ -147,7 +146,7 @@ class _Cutter:
         if kernel.translates:
             return call_shape(invocation)
         if kernel.moves:
-            first = self.first_elements.of(node, invocation, self._apart(invocation))
+            first = first_elements(invocation, self._apart(invocation))
             return call_form(invocation, first, by_distance=True)
         return None
 
@@ -194,7 +193,7 @@ class _Cutter:
                 dma_cycles(total, self.config),
             )
         )
-        offset = 0
+        offset, executed = 0, Access(program, Effect.READ)
         for part in parts:
             chunk, own = part.chunk, part.call
             self.ops.append(
@@ -207,7 +206,7 @@ class _Cutter:
                     program,
                     offset,
                     chunk.nbytes,
-                    own.operands,
+                    (*own.accesses, executed),
                     chunk.cycles,
                 )
             )

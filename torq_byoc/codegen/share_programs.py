@@ -12,14 +12,14 @@ This can only be seen once every buffer has its address.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.declare import program_sources
-from torq_byoc.codegen.hl import Load, Op, SliceRun
+from torq_byoc.codegen.hl import Access, Effect, Load, Op, SliceRun
 from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.needs import CELL_WORDS
 from torq_byoc.codegen.occupancy import span
@@ -87,11 +87,14 @@ def share_programs(ordered: OrderedProgram, images: Images, config: NpuConfig) -
     ops = [_renamed(op, renamed) for op in program.ops if not (isinstance(op, Load) and op.target.buffer in renamed)]
     offsets = {buffer: offset for buffer, offset in ordered.offsets.items() if buffer not in renamed}
     lifetimes = {buffer: places.life[buffer] for buffer in sorted(places.life)}
-    return replace(ordered, program=program.with_ops(ops), lifetimes=lifetimes, offsets=offsets)
+    return dataclasses.replace(ordered, program=program.with_ops(ops), lifetimes=lifetimes, offsets=offsets)
 
 
 def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
-    return msgspec.structs.replace(op, program=renamed.get(op.program, op.program)) if isinstance(op, SliceRun) else op
+    if not isinstance(op, SliceRun) or op.program not in renamed:
+        return op
+    program = renamed[op.program]
+    return replace(op, program=program, accesses=(*op.accesses[:-1], Access(program, Effect.READ)))
 
 
 class _Places:

@@ -21,7 +21,8 @@ def format_program(program: CallProgram | RunProgram) -> str:
 def _line(program: CallProgram | RunProgram, op: CallOp | Op) -> str:
     head = f"{op.step:5d}  {op.node}: "
     if isinstance(op, SliceCall | SliceRun):
-        operands = ", ".join(_access(program, access) for access in op.operands)
+        accesses = op.accesses[:-1] if isinstance(op, SliceRun) else op.accesses
+        operands = ", ".join(_access(program, access) for access in accesses)
         cycles = f"  [{op.cycles} cycles]" if isinstance(op, SliceRun) else ""
         return f"{head}slice{op.slice_index} {operands}{cycles}"
     verb = "load " if isinstance(op, Load) else "store"

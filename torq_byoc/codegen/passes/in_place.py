@@ -134,8 +134,8 @@ def _placed(call: SliceCall, homes: dict[int, _Home]) -> list[SliceCall]:
         return []
     needed = {operand.buffer for which, operand in enumerate(old.inputs) if which not in idle}
     dropped = {old.inputs[which].buffer for which in idle} - needed
-    operands = [_access(access, homes) for access in call.operands if access.buffer not in dropped]
-    return [replace(call, invocation=replace(old, output=output, inputs=tuple(inputs)), operands=tuple(operands))]
+    operands = [_access(access, homes) for access in call.accesses if access.buffer not in dropped]
+    return [replace(call, invocation=replace(old, output=output, inputs=tuple(inputs)), accesses=tuple(operands))]
 
 
 def _lies_right(source: PlacedOperand, result: PlacedOperand, shift: Sequence[int]) -> bool:

@@ -57,7 +57,7 @@ def _fills(program: CallProgram) -> dict[int, tuple[int, _Fill]]:
             transfers.setdefault(op.target.buffer, []).append(op.transfer)
             origin.setdefault(op.target.buffer, (op.tile, op.node, source, versions.get(source, 0)))
         elif isinstance(op, SliceCall):
-            for access in op.operands:
+            for access in op.accesses:
                 reader.setdefault(access.buffer, op.slice_index)
     fills = {}
     for buffer, (tile, node, source, version) in origin.items():

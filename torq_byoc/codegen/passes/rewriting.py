@@ -30,18 +30,18 @@ def moved(call: SliceCall, places: Mapping[int, Placing]) -> SliceCall:
     output, inputs = placed(old.output), tuple(map(placed, old.inputs))
     if not buffers:
         return call
-    operands = _exchanged(call.operands, buffers)
-    return replace(call, invocation=replace(old, output=output, inputs=inputs), operands=operands)
+    accesses = _exchanged(call.accesses, buffers)
+    return replace(call, invocation=replace(old, output=output, inputs=inputs), accesses=accesses)
 
 
 def renamed(call: Called, names: Mapping[int, int]) -> Called:
     """The call with buffers exchanged for others that hold the same in the same places."""
-    if names.keys().isdisjoint([access.buffer for access in call.operands]):
+    if names.keys().isdisjoint([access.buffer for access in call.accesses]):
         return call
     old = call.invocation
     inputs, constants = _exchanged(old.inputs, names), _exchanged(old.constants, names)
-    operands = _exchanged(call.operands, names)
-    return replace(call, invocation=replace(old, inputs=inputs, constants=constants), operands=operands)
+    accesses = _exchanged(call.accesses, names)
+    return replace(call, invocation=replace(old, inputs=inputs, constants=constants), accesses=accesses)
 
 
 def _exchanged(operands: tuple[Operand, ...], names: Mapping[int, int]) -> tuple[Operand, ...]:
