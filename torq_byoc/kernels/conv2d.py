@@ -6,7 +6,8 @@ those with attribute ``lanes`` "filters" the nests of ``conv_filter_lanes.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -41,7 +42,6 @@ class Conv2d(CarryingKernel):
     op = "conv2d"
     reads_whole_rows = True
     writes_phases = True
-    numbers = frozenset({"pad_value"})
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """See ``Kernel.reference``; exact for integers, fp32 accumulation for bf16."""
@@ -69,6 +69,11 @@ class Conv2d(CarryingKernel):
         if reduction > config.limits.max_reduction:
             return f"{reduction} products per output, the limit is {config.limits.max_reduction}"
         return None
+
+    def cost_attributes(self, graph: OpGraph, node: Node) -> Mapping[str, Any]:
+        """All but the value of the border."""
+        del graph
+        return {name: value for name, value in node.attrs.items() if name != "pad_value"}
 
     def explicit_pads(self, graph: OpGraph, node: Node) -> tuple[int, int, int, int]:
         """Elements (top, left, bottom, right) that a pad node must add so that pads of 0 give the same output."""

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -127,8 +128,6 @@ class Kernel(ABC):
         moves: tasks of equally large regions of a node, whose dense operands are laid out alike, differ in the base
             addresses of their descriptors alone, each as far from the first element that the region needs of its
             operand; where the kernel does not ``translate``, as long as the tensors keep their distances.
-        numbers: attributes that results are computed with and nothing else depends on: neither steps and regions nor
-            size and cycles of tasks.
     """
 
     op: str
@@ -136,7 +135,6 @@ class Kernel(ABC):
     writes_phases: bool = False
     translates: bool = False
     moves: bool = False
-    numbers: frozenset[str] = frozenset()
 
     @abstractmethod
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
@@ -192,6 +190,12 @@ class Kernel(ABC):
         elements lie in their places already."""
         del graph, node
         return {}
+
+    def cost_attributes(self, graph: OpGraph, node: Node) -> Mapping[str, Any]:
+        """The attributes as far as steps, regions, and size and cycles of tasks depend on them: all by default, less
+        the numbers that nothing but results is computed with."""
+        del graph
+        return node.attrs
 
     def unsupported(self, graph: OpGraph, node: Node, config: NpuConfig) -> str | None:
         """Why this node cannot run on the slices, or None when it can."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,13 @@ class Sum2(PairKernel):
         if plan_sum(graph, node) is None:
             return f"weights {node.attrs['weights']} do not fit the multiplier for {a.value}"
         return None
+
+    def cost_attributes(self, graph: OpGraph, node: Node) -> Mapping[str, Any]:
+        """Of the weights of two tensors that the ALU multiplies by, their type alone."""
+        plan = plan_sum(graph, node)
+        if plan is None or len(plan.tensors) < 2 or plan.weights is None:
+            return node.attrs
+        return {**node.attrs, "weights": plan.weights.dtype.name}
 
     def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """The operands on the D bus; a constant that became part of the bias is not among them."""

@@ -16,11 +16,10 @@ from torq_byoc.kernels.kernel import kernel_for
 def signature(graph: OpGraph, node: Node) -> Hashable:
     """A key that two nodes share only when tiles, LRAM demand and cycles of every decision are the same.
 
-    Arrays enter with their shape and type, not with their values; numbers that ACT and the border compute with, which
-    are other ones in nearly every layer of a quantized network, not at all.
+    Arrays enter with their shape and type, not with their values; numbers that results alone depend on, which are
+    other ones in nearly every layer of a quantized network, not at all.
     """
-    numbers, rescale = kernel_for(node.op).numbers, node.rescale
-    attrs = {name: value for name, value in node.attrs.items() if name not in numbers}
+    attrs, rescale = kernel_for(node.op).cost_attributes(graph, node), node.rescale
     clips = () if rescale is None else (rescale.clip_min > -math.inf, rescale.clip_max < math.inf)
     return _key(graph, node, attrs, clips)
 
