@@ -68,6 +68,13 @@ def test_two_bytes(dtype: DType) -> None:
     assert ops_after(reduced((96, 80), (1,), "max", dtype)) == BLOCKS
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((64, 9, 9), (1, 2)), ((40, 3, 3, 9), (1, 2, 3)), ((2, 3, 64, 5, 7), (3, 4))]
+)
+def test_several_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    assert ops_after(reduced(shape, axes)) == BLOCKS
+
+
 @pytest.mark.parametrize("channels", [False, True])
 def test_pools_of_whole_planes(channels: bool) -> None:
     assert ops_after(pooled((1, 200, 2, 96), channels)) == BLOCKS

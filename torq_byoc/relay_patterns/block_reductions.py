@@ -30,8 +30,9 @@ def reduce_in_blocks(graph: OpGraph, config: NpuConfig) -> OpGraph:
     """The graph with folds along inner axes behind a transposition where that pays."""
     tensors, nodes = dict(graph.tensors), []
     for node in graph.nodes:
-        fold = plane_sum(graph, node) or node
-        if fold.op == "reduce" and _pays(graph.tensors[fold.inputs[0]], fold, config):
+        planes = plane_sum(graph, node)
+        fold = planes or node
+        if fold.op == "reduce" and _pays(graph.tensors[fold.inputs[0]], fold, planes is not None, config):
             nodes += _transposed(graph, fold, tensors)
         else:
             nodes.append(node)
@@ -45,8 +46,8 @@ def _inner_axes(shape: Sequence[int], node: Node) -> tuple[int, ...]:
     return axes if first > 0 and axes == tuple(range(first, len(shape))) else ()
 
 
-def _pays(info: TensorInfo, node: Node, config: NpuConfig) -> bool:
-    """Cycles of a whole tensor on one slice, in blocks against the other forms."""
+def _pays(info: TensorInfo, node: Node, sums_planes: bool, config: NpuConfig) -> bool:
+    """Cycles of a whole tensor on one slice, in blocks against the other forms; there are two for sums of planes."""
     axes = _inner_axes(info.shape, node)
     if not axes or info.dtype.size > 2 or info.nbytes > _ROOM * config.lram_usable:
         return False
@@ -59,10 +60,8 @@ def _pays(info: TensorInfo, node: Node, config: NpuConfig) -> bool:
     blocks = math.ceil(lanes / edge) * math.ceil(length * size / edge)
     in_blocks = outer * (blocks * _BLOCK_CYCLES + math.ceil(lanes / width) * max(length, width // act))
     gathered = math.ceil(outer * lanes / vector) * vector / addresses * length
-    columns = (
-        outer * lanes * column_cycles(info, config) if len(axes) == 2 and node.attrs["kind"] == "sum" else gathered
-    )
-    return in_blocks <= _WORTHWHILE * min(gathered, columns)
+    others = [gathered, *([outer * lanes * column_cycles(info, config)] if sums_planes else [])]
+    return in_blocks <= _WORTHWHILE * min(others)
 
 
 def _transposed(graph: OpGraph, node: Node, tensors: dict[str, TensorInfo]) -> list[Node]:
