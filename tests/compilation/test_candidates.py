@@ -288,3 +288,15 @@ def test_more_effort_never_loses_to_the_usual_one(effort: int, monkeypatch: pyte
     monkeypatch.setattr(rivals, "LARGE", 0)
     assert _cycles(graph, usual) < _cycles(graph, replace(thorough, decisions=UNFUSED))
     assert _cycles(graph, thorough) == _cycles(graph, usual)
+
+
+@pytest.mark.parametrize(("channels", "extent", "gain"), [(16, 32, 0.93), (32, 24, 0.85)])
+def test_a_program_that_waits_for_room_is_planned_with_less(
+    channels: int, extent: int, gain: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stays in LRAM holds up the loads of what comes next, which no estimate sees."""
+    graph = _chain(6, channels, extent)
+    crowded = Options(config=replace(NpuConfig(), lram_bytes=32 << 10))
+    fastest = _cycles(graph, crowded)
+    monkeypatch.setattr(rivals, "HELD_UP", 2.0)
+    assert fastest < gain * _cycles(graph, crowded)

@@ -33,6 +33,11 @@ MANY_TURNS, ONE_TURN = 12, 1
 """In which the groups of a chain are chosen, for small programs and for others."""
 SHARES = (1 / 2, 1 / 4, 1 / 6, 1 / 8)
 """Of the LRAM, for which other plans are made."""
+ROOMY = 0.9
+"""Share of the LRAM that leaves room for loads ahead of their nodes."""
+HELD_UP = 1.03
+"""Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM: estimates know
+all else within a percent or two."""
 USUAL_EFFORT = 1
 """Effort whose candidates are rivals of those of more effort."""
 LESS_MEMORY_EFFORT = 2
@@ -47,8 +52,9 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
     Rivals without fused groups and, unless the program is large, with groups chosen for the chain as a whole are tried
     unless a record fixes the groups.  Those with half the slices (every slice loads programs of its own, so more slices
     may take longer) and those with less LRAM are tried unless a record fixes a node: the latter from effort 2 on, and
-    for small programs that wait for transfers.  From effort 2 on, what the usual effort finds is a rival as well: a
-    more thorough search may still be misled.
+    for small programs that wait for transfers.  Programs that wait for room in the LRAM are planned with some less of
+    it as well, and from other groups.  From effort 2 on, what the usual effort finds is a rival too: a more thorough
+    search may still be misled.
 
     Args:
         graph: operators in topological order.
@@ -72,7 +78,7 @@ def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> C
     chosen = _with_any_groups(search)
     if not _is_free(graph, options):
         return chosen
-    chosen = _planned_with_less(search, chosen)
+    chosen = _with_room(search, _planned_with_less(search, chosen))
     return _faster(chosen, _on_half_the_slices(graph, options, chosen, clock))
 
 
@@ -123,6 +129,17 @@ def _planned_with_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
         rival = _attempted(search.narrowed(share).candidate, plan, limit)
         if rival is not None and rival.rank < chosen.rank:
             chosen = _faster(chosen, rival)
+    return chosen
+
+
+def _with_room(search: CandidateSearch, chosen: Candidate) -> Candidate:
+    """The fastest of a candidate that waits for room in the LRAM and of plans that hold less of it."""
+    if search.options.effort == 0 or chosen.cycles < HELD_UP * chosen.schedule.expected:
+        return chosen
+    for share in (1.0, ROOMY):
+        narrowed = search.narrowed(share)
+        for plan in (Scheduler.best, Scheduler.best_without_residency):
+            chosen = _faster(chosen, _attempted(narrowed.candidate, plan, chosen.cycles))
     return chosen
 
 

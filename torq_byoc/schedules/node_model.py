@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -12,6 +13,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates
 from torq_byoc.schedules.node_operands import NodeOperands, Residency
 from torq_byoc.schedules.regions import Transfer
+from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.slice_costs import SliceCost, SliceCosts
 from torq_byoc.schedules.tiles import split_between_slices
 
@@ -77,6 +79,29 @@ class NodeModel(NodeOperands):
             options = candidates.split_axes(key, self.steps, self.config.slices, _SPLITS)
             self._splits[key] = min(options, key=lambda axis: self.tile_cost(tile, axis, self.streamed).cycles)
         return self._splits[key]
+
+
+def shared_models(
+    graph: OpGraph, nodes: Sequence[Node], config: NpuConfig, slices: Mapping[str, int]
+) -> dict[str, NodeModel]:
+    """A model for every node name, shared between nodes of equal signature.
+
+    Args:
+        graph: the graph.
+        nodes: its scheduled nodes.
+        config: the machine.
+        slices: how many a node may use, by name; all of them where it is not named.
+    """
+    shared: dict[Hashable, NodeModel] = {}
+    models = {}
+    for node in nodes:
+        count = slices.get(node.name, config.slices)
+        key = (signature(graph, node), count)
+        if key not in shared:
+            machine = config if count == config.slices else replace(config, slices=count)
+            shared[key] = NodeModel(graph, node, machine)
+        models[node.name] = shared[key]
+    return models
 
 
 def _inside(extent: Sequence[int], largest: Sequence[int]) -> bool:

@@ -20,14 +20,13 @@ from torq_byoc.schedules.fusion.chain_search import fastest_chain
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
 from torq_byoc.schedules.fusion.pricing import GroupChoice
 from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, PricedSegments, SegmentSpace
-from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_model import shared_models
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
 from torq_byoc.schedules.overrides import check_groups, check_nodes, check_slices, forced_residency
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
 from torq_byoc.schedules.residency import Planner, storages, streamed_reads
-from torq_byoc.schedules.signature import signature
 from torq_byoc.schedules.techniques import ALL, Techniques
 from torq_byoc.schedules.tiles import Tile
 from torq_byoc.schedules.unit_plan import Plan, unit_of, units_of
@@ -143,7 +142,7 @@ class Scheduler:
         self.overrides, self.weights = overrides or DecisionRecord(), CostWeights()
         self.nodes = [node for node in graph.nodes if node.op not in ALIAS_OPS]
         check_slices(self.overrides, {node.name for node in self.nodes}, config.slices)
-        self.models = self._models()
+        self.models = shared_models(graph, self.nodes, config, self.overrides.slices)
         self.spaces: dict[Hashable, NodeSpace] = {}
         check_nodes(self.overrides, self.models)
         self.storages = storages(graph, self.nodes, self.models, config.lram_word)
@@ -166,19 +165,6 @@ class Scheduler:
         for index in range(len(self.nodes)):
             if self._choice(index, frozenset()) is None:
                 raise self._does_not_fit(index, frozenset())
-
-    def _models(self) -> dict[str, NodeModel]:
-        """A model for every node name, shared between nodes of equal signature."""
-        shared: dict[Hashable, NodeModel] = {}
-        models = {}
-        for node in self.nodes:
-            slices = self.overrides.slices.get(node.name, self.config.slices)
-            key = (signature(self.graph, node), slices)
-            if key not in shared:
-                config = self.config if slices == self.config.slices else replace(self.config, slices=slices)
-                shared[key] = NodeModel(self.graph, node, config)
-            models[node.name] = shared[key]
-        return models
 
     def alone(self) -> Iterator[tuple[Node, Cost]]:
         """Every node with what it costs on its own: not in a group, and with nothing resident; no tile is made."""
@@ -206,11 +192,28 @@ class Scheduler:
             return self._fixed_plan(self.overrides.groups)
         return self._in_turns(self._proposed_chain, lambda plan: plan.end.price, min(turns, _ROUNDS[self.effort]))
 
+    def best_without_residency(self) -> Plan:
+        """As ``best``, from other groups: those that pay where nothing stays in LRAM between nodes.
+
+        Where the LRAM is short, tensors that stay take the room of groups that would make them needless, and no turn
+        gives up both.
+        """
+        if self.techniques.fusion and self.overrides.groups is not None:
+            return self._fixed_plan(self.overrides.groups)
+        nothing: list[frozenset[str]] = [frozenset()] * len(self.nodes)
+        start = self._plan(self._groups_beside(nothing)) if self.techniques.fusion else self.without_groups()
+        return self._in_turns(self._proposed, lambda plan: plan.cost, _ROUNDS[self.effort], start)
+
     def _in_turns(
-        self, proposed: Callable[[Plan], tuple[tuple[int, int], ...]], cost: Callable[[Plan], float], turns: int
+        self,
+        proposed: Callable[[Plan], tuple[tuple[int, int], ...]],
+        cost: Callable[[Plan], float],
+        turns: int,
+        start: Plan | None = None,
     ) -> Plan:
-        """Groups for the residency of the plan so far, and residency for them, as long as that makes it cheaper."""
-        best = self.without_groups()
+        """Groups for the residency of the plan so far, and residency for them, as long as that makes it cheaper; by
+        default from a plan without groups on."""
+        best = start or self.without_groups()
         for _ in range(turns if self.techniques.fusion else 0):
             groups = proposed(best)
             if groups == best.groups:
@@ -279,7 +282,11 @@ class Scheduler:
 
     def _proposed(self, plan: Plan) -> tuple[tuple[int, int], ...]:
         """The groups that pay with the residency of a plan, each priced by itself."""
-        alone, segments = self._priced(self._live(plan))
+        return self._groups_beside(self._live(plan))
+
+    def _groups_beside(self, live: Sequence[frozenset[str]]) -> tuple[tuple[int, int], ...]:
+        """The groups that pay beside what is resident, each priced by itself."""
+        alone, segments = self._priced(live)
         return tuple(self.search.best_groups([choice.cost if choice else None for choice in alone], segments))
 
     def _proposed_chain(self, plan: Plan) -> tuple[tuple[int, int], ...]:
