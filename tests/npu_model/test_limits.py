@@ -64,8 +64,9 @@ def _dims(task: SliceTask, agent: Agent, change: Callable[[NdlDim], NdlDim]) -> 
         (lambda task: replace(task, act=ActConfig(zero_point=1)), "work for ALU or ACT"),
         (lambda task: replace(task, act=ActConfig(clip_max=5)), "work for ALU or ACT"),
         (lambda task: replace(task, alu=AluConfig(Op0.DBYP, Op1.CARRY, output=False)), "missing or without use"),
-        (lambda task: replace(task, weights=64), "at most 32 of 32"),
-        (lambda task: replace(task, vector=64), "at most 32 of 32"),
+        (lambda task: replace(task, weights=64), "not 32 of 32"),
+        (lambda task: replace(task, vector=64), "not 32 of 32"),
+        (lambda task: replace(task, vector=4), "not 32 of 32"),
         (
             lambda task: replace(task, ndls=tuple(replace(ndl, dtype=DType.INT32) for ndl in task.ndls)),
             "integers of one or two bytes",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,9 @@ def test_it_is_worth_it(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     graph = reduced(shape, axes)
     otherwise = min(graph_cycles(graph), graph_cycles(separate_sums(graph, CONFIG)))
     assert graph_cycles(reduce_in_blocks(graph, CONFIG)) < otherwise / 3
+
+
+@pytest.mark.parametrize("machine", [{"result_bus": 16}, {"data_vector": 16}, {"accumulators": 4096}])
+def test_a_machine_without_blocks_keeps_its_folds(machine: dict[str, int]) -> None:
+    graph = reduced((1, 4, 64, 64), (3,))
+    assert reduce_in_blocks(graph, replace(CONFIG, **machine)).nodes == graph.nodes

@@ -53,6 +53,15 @@ def is_identity(rescale: Rescale | None) -> bool:
     return not np.any(rescale.bias) and (rescale.scale is None or bool(np.all(np.asarray(rescale.scale) == 1)))
 
 
+def entry_kinds(rescale: Rescale | None) -> tuple[tuple[int, bool, bool, bool], ...]:
+    """What kernels look at in biases and scales: how many there are, whether all are equal, all 0, all 1."""
+    found = []
+    for values in () if rescale is None else (rescale.bias, rescale.scale):
+        flat = np.ones(0) if values is None else np.atleast_1d(values)
+        found.append((len(flat), bool(np.all(flat == flat[:1])), not np.any(flat), bool(np.all(flat == 1))))
+    return tuple(found)
+
+
 def pairs(rescale: Rescale | None, count: int, is_float: bool) -> np.ndarray:
     """The B operand's entries as bytes.
 

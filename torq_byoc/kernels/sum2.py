@@ -14,6 +14,7 @@ from torq_byoc.kernels.elementwise import input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
 from torq_byoc.kernels.pairwise import PairFold, PairKernel, WeightSteps, fold_boxes
+from torq_byoc.kernels.rescaling import entry_kinds
 from torq_byoc.kernels.result_boxes import ResultBox, result_boxes
 from torq_byoc.kernels.results import finish, node_act, widen
 from torq_byoc.kernels.sum_plan import SumPlan, plan_sum, weights_as_seen
@@ -49,11 +50,14 @@ class Sum2(PairKernel):
         return None
 
     def cost_attributes(self, graph: OpGraph, node: Node) -> Mapping[str, Any]:
-        """Of the weights of two tensors that the ALU multiplies by, their type alone."""
+        """The form of the sum, and of weights that the ALU multiplies by their type alone: form and entries follow from
+        the values of a constant operand, which no other attribute shows."""
         plan = plan_sum(graph, node)
-        if plan is None or len(plan.tensors) < 2 or plan.weights is None:
+        if plan is None:
             return node.attrs
-        return {**node.attrs, "weights": plan.weights.dtype.name}
+        weights = node.attrs["weights"] if plan.weights is None else plan.weights.dtype.name
+        entries = (entry_kinds(plan.rescale), plan.rescale and plan.rescale.axis)
+        return {**node.attrs, "weights": weights, "form": (plan.tensors, plan.fold, entries)}
 
     def tensor_inputs(self, graph: OpGraph, node: Node) -> tuple[int, ...]:
         """The operands on the D bus; a constant that became part of the bias is not among them."""

@@ -190,8 +190,8 @@ def _block(task: SliceTask, config: NpuConfig) -> Iterator[str]:
         yield "a block with work for ALU or ACT"
     if Role.GROUP not in roles or Role.REDUCE in roles:
         yield "a block without a group loop, or with a reduction"
-    if task.vector * data.dtype.size > edge or task.weights > edge:
-        yield f"a block of {task.weights} rows of {task.vector * data.dtype.size} bytes, at most {edge} of {edge}"
+    if task.vector * data.dtype.size != edge or task.weights != edge:
+        yield f"a block of {task.weights} rows of {task.vector * data.dtype.size} bytes, not {edge} of {edge}"
 
 
 def _plane(task: SliceTask, plane: Plane, config: NpuConfig) -> Iterator[str]:

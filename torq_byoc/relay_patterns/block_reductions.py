@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from torq_byoc.kernels.blocks import block_cycles
 from torq_byoc.kernels.graph import Node, OpGraph, TensorInfo
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.relay_patterns.graph_editing import fresh_name
@@ -22,8 +23,6 @@ _WORTHWHILE = 0.75
 """Two nodes instead of one cost programs and an intermediate; they must save at least this factor of the cycles."""
 _ROOM = 1 / 10
 """Share of the LRAM that the transposed tensor may take: weights that should be loaded early need the rest."""
-_BLOCK_CYCLES = 20
-"""Four loads and sixteen stores (hardware doc 4.3)."""
 
 
 def reduce_in_blocks(graph: OpGraph, config: NpuConfig) -> OpGraph:
@@ -49,7 +48,8 @@ def _inner_axes(shape: Sequence[int], node: Node) -> tuple[int, ...]:
 def _pays(info: TensorInfo, node: Node, sums_planes: bool, config: NpuConfig) -> bool:
     """Cycles of a whole tensor on one slice, in blocks against the other forms; there are two for sums of planes."""
     axes = _inner_axes(info.shape, node)
-    if not axes or info.dtype.size > 2 or info.nbytes > _ROOM * config.lram_usable:
+    cycles = block_cycles(info.dtype.size, config)
+    if not axes or cycles is None or info.nbytes > _ROOM * config.lram_usable:
         return False
     size, lanes = info.dtype.size, info.shape[axes[0] - 1]
     length = math.prod(info.shape[axis] for axis in axes)
@@ -58,7 +58,7 @@ def _pays(info: TensorInfo, node: Node, sums_planes: bool, config: NpuConfig) ->
     addresses = config.limits.gather_groups
     vector = act if outer * lanes > act else addresses
     blocks = math.ceil(lanes / edge) * math.ceil(length * size / edge)
-    in_blocks = outer * (blocks * _BLOCK_CYCLES + math.ceil(lanes / width) * max(length, width // act))
+    in_blocks = outer * (blocks * cycles + math.ceil(lanes / width) * max(length, width // act))
     gathered = math.ceil(outer * lanes / vector) * vector / addresses * length
     others = [gathered, *([outer * lanes * column_cycles(info, config)] if sums_planes else [])]
     return in_blocks <= _WORTHWHILE * min(others)

@@ -11,6 +11,7 @@ import numpy as np
 
 from torq_byoc.kernels.graph import Node, OpGraph, Rescale
 from torq_byoc.kernels.kernel import kernel_for
+from torq_byoc.kernels.rescaling import entry_kinds
 
 
 def signature(graph: OpGraph, node: Node) -> Hashable:
@@ -28,7 +29,8 @@ def exact_signature(graph: OpGraph, node: Node) -> Hashable:
     """A key that two nodes share only when their programs differ in places alone: ``signature`` with all numbers."""
     rescale = node.rescale
     fixed = () if rescale is None else (rescale.shift, rescale.zero_point, rescale.clip_min, rescale.clip_max)
-    return _key(graph, node, node.attrs, fixed)
+    costs = kernel_for(node.op).cost_attributes(graph, node)
+    return _key(graph, node, {**node.attrs, "costs": costs}, fixed)
 
 
 def _key(graph: OpGraph, node: Node, attrs: Mapping[str, Any], act: tuple[Hashable, ...]) -> Hashable:
@@ -61,11 +63,5 @@ def _tensor(graph: OpGraph, name: str) -> tuple[tuple[int, ...], str]:
 def _rescale(rescale: Rescale | None, act: tuple[Hashable, ...]) -> Hashable:
     if rescale is None:
         return None
-    entries = (_entries(rescale.bias), None if rescale.scale is None else _entries(rescale.scale))
+    entries = entry_kinds(rescale)
     return (*entries, *act, rescale.axis, rescale.rounding.name, rescale.sum_bits)
-
-
-def _entries(values: np.ndarray) -> tuple[int, bool, bool, bool]:
-    """What kernels look at: how many entries, whether all are equal, all 0, all 1."""
-    flat = np.atleast_1d(values)
-    return len(flat), bool(np.all(flat == flat[0])), not np.any(flat), bool(np.all(flat == 1))
