@@ -21,6 +21,8 @@ from torq_byoc.relay_patterns.separable_sums import column_cycles, plane_sum
 
 _WORTHWHILE = 0.75
 """Two nodes instead of one cost programs and an intermediate; they must save at least this factor of the cycles."""
+_LEAST_SAVING = 200
+"""Cycles on one slice: what loading the programs of the transposition takes."""
 _ROOM = 1 / 10
 """Share of the LRAM that the transposed tensor may take: weights that should be loaded early need the rest."""
 
@@ -61,7 +63,7 @@ def _pays(info: TensorInfo, node: Node, sums_planes: bool, config: NpuConfig) ->
     in_blocks = outer * (blocks * cycles + math.ceil(lanes / width) * max(length, width // act))
     gathered = math.ceil(outer * lanes / vector) * vector / addresses * length
     others = [gathered, *([outer * lanes * column_cycles(info, config)] if sums_planes else [])]
-    return in_blocks <= _WORTHWHILE * min(others)
+    return in_blocks <= min(_WORTHWHILE * min(others), min(others) - _LEAST_SAVING)
 
 
 def _transposed(graph: OpGraph, node: Node, tensors: dict[str, TensorInfo]) -> list[Node]:
