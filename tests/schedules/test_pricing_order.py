@@ -73,3 +73,9 @@ def test_a_convolution_gets_tiles_on_which_the_slices_lose_nothing(effort: int) 
     assert choice is not None
     whole = model.tile_cost(Region.whole(model.shape), None, model.streamed)
     assert choice.cost.cycles < 1.02 * whole.cycles / 2
+
+
+def test_a_tile_that_the_given_axis_does_not_divide_is_one_slice_s() -> None:
+    parts = parts_of(np.array([[4, 8], [4, 16]]), (0, 8), 2, given=(1,))
+    assert parts.shares.min(axis=1).tolist() == [1.0, 0.5]
+    assert parts.axes[:, 0].tolist() == [-1, 1]

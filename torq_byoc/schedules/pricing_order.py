@@ -66,6 +66,7 @@ def parts_of(
         allowed = [rank if axis is None else axis for axis in given]
         shares[:, rank] = 1.0
         shares[:, [axis for axis in range(rank + 1) if axis not in allowed]] = np.inf
+        shares[np.isinf(shares).all(axis=1), rank] = 1.0  # none of them divides it: one slice does it all
     best = np.argsort(shares, axis=1, kind="stable")[:, :_WAYS]
     at = (np.arange(count)[:, None], best)
     rows = parts[..., -1][at] if rank else np.ones(best.shape, dtype=np.int64)
