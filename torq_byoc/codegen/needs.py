@@ -20,7 +20,7 @@ from torq_byoc.npu_model.config import NpuConfig
 
 CELL_WORDS = 4
 """LRAM words in the unit of placement."""
-CROWDED_SHARE = 4
+PART_OF_LARGE_TILES = 4
 """Tiles of more than this part of the LRAM: beside two of them the next one finds no room but what the first leaves."""
 
 
@@ -82,7 +82,7 @@ def _roomier(fetches: Sequence[Fetch], cells: Sequence[int], capacity: int) -> d
     for fetch in reversed(fetches):
         later = following.setdefault((fetch.node_start, fetch.sources[0].buffer), [])
         room = max(later[-2:], default=0)
-        if room > cells[fetch.buffer] and room * CROWDED_SHARE > capacity:
+        if room > cells[fetch.buffer] and room * PART_OF_LARGE_TILES > capacity:
             found[fetch.buffer] = room
         later.append(cells[fetch.buffer])
     return found
