@@ -26,8 +26,8 @@ from torq_byoc.compilation.options import Options
 from torq_byoc.compilation.rivals import fastest_candidate
 from torq_byoc.errors import LramOverflowError, ScheduleError
 from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.schedules.plan import NodeDecision, NodeSchedule, Schedule
-from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.record import DecisionRecord, NodeDecision
+from torq_byoc.schedules.scheduled import NodeSchedule, Schedule
 from torq_byoc.schedules.signature import signature
 
 

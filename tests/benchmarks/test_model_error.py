@@ -12,7 +12,7 @@ from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.rivals import fastest_candidate
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.reference import evaluate
-from torq_byoc.schedules.plan import Schedule
+from torq_byoc.schedules.scheduled import Schedule
 
 
 @pytest.fixture(scope="module")

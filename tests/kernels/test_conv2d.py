@@ -184,6 +184,14 @@ def test_a_small_plane_takes_blocks_of_more_channels() -> None:
     assert Case((1, 33, 3, 3), 64, (1, 1)).steps[1] == 16
 
 
+@pytest.mark.parametrize(("extent", "channels", "block"), [(56, 64, 16), (56, 4, 4), (16, 64, 4)])
+def test_a_large_plane_is_cut_into_rows_that_fill_short_vectors(extent: int, channels: int, block: int) -> None:
+    """56 x 56 pixels are 49 vectors of 64 with 4 channels, or 196 of 16 with 16: the same.  But two rows of them are
+    seven vectors of 16, or two of 64, of which an eighth is left over.  A plane that is not cut keeps the small block.
+    """
+    assert Case((1, 64, extent, extent), channels, (1, 1)).steps[1] == block
+
+
 def test_macs_count_the_products_of_one_group() -> None:
     case = Case((2, 12, 5, 6), 8, (3, 3), pads=(1, 1, 1, 1), groups=4)
     assert Conv2d().macs(case.graph, case.node) == 2 * 8 * 5 * 6 * 3 * 9

@@ -18,7 +18,7 @@ from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.schedules.fusion.segment import Segment, SegmentFinder
 from torq_byoc.schedules.node_model import NodeModel
-from torq_byoc.schedules.plan import Schedule
+from torq_byoc.schedules.scheduled import Schedule
 
 
 def add_conv(

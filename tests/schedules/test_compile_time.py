@@ -18,12 +18,12 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules import candidates, node_tiles, slice_costs
 from torq_byoc.schedules.fusion.bands import BandCut, band, band_count
 from torq_byoc.schedules.fusion.division import Division
-from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.fusion.segment import Segment
 from torq_byoc.schedules.fusion.shared_ends import planned_band
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.plan import schedule
+from torq_byoc.schedules.priced import Priced
 from torq_byoc.schedules.residency import Planner, Storage
 from torq_byoc.schedules.signature import exact_signature, signature
 from torq_byoc.schedules.tiles import split_between_slices
@@ -176,7 +176,7 @@ def test_another_budget_makes_use_of_what_is_known_of_groups(monkeypatch: pytest
     monkeypatch.setattr(Division, "of", counted)
     alone = schedule(graph, config, budget=0.8)
     first = sum(divided.values())
-    priced: PricedGroups = {}
+    priced = Priced()
     schedule(graph, config, priced=priced)
     divided.clear()
     assert schedule(graph, config, budget=0.8, priced=priced) == alone

@@ -26,8 +26,9 @@ from torq_byoc.schedules.decide import NodeSpace
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.node_tiles import scheduled_function, tiles_of
-from torq_byoc.schedules.plan import Schedule, schedule
+from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord, NodeDecision, NodeOverride
+from torq_byoc.schedules.scheduled import Schedule
 from torq_byoc.schedules.tiles import portions_of
 
 I8, I16, BF = DType.INT8, DType.INT16, DType.BF16

@@ -17,8 +17,9 @@ from torq_byoc.kernels.kernel import Region, kernel_for
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.schedules.cost_model import FEWER_TILES
-from torq_byoc.schedules.plan import Schedule, schedule
+from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord, NodeOverride
+from torq_byoc.schedules.scheduled import Schedule
 from torq_byoc.schedules.tensor_expressions import definition
 
 

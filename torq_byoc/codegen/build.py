@@ -37,7 +37,8 @@ from torq_byoc.kernels.portion import region_of
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.timing import dma_cycles
 from torq_byoc.schedules.fusion.group import FusedGroup
-from torq_byoc.schedules.plan import NodeSchedule, Schedule, Tile
+from torq_byoc.schedules.scheduled import NodeSchedule, Schedule
+from torq_byoc.schedules.tiles import Tile
 
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from torq_byoc.npu_model.isa import WaitFor
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.timing import Timeline, simulate_timeline
 from torq_byoc.npu_model.trace import Step, trace
-from torq_byoc.schedules.plan import Schedule
+from torq_byoc.schedules.scheduled import Schedule
 
 
 @dataclass(frozen=True)

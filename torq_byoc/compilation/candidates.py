@@ -13,9 +13,10 @@ from torq_byoc.compilation.options import Options
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.schedules.cost_model import rank_of
-from torq_byoc.schedules.fusion.search import PricedGroups
 from torq_byoc.schedules.node_tiles import scheduled_function
-from torq_byoc.schedules.plan import Schedule, Scheduler
+from torq_byoc.schedules.plan import Scheduler
+from torq_byoc.schedules.priced import Priced
+from torq_byoc.schedules.scheduled import Schedule
 from torq_byoc.schedules.techniques import Techniques
 from torq_byoc.schedules.tensor_expressions import defined_ops
 from torq_byoc.schedules.unit_plan import Plan, Settled
@@ -64,7 +65,7 @@ class CandidateSearch:
     def __init__(self, graph: OpGraph, options: Options, clock: StageClock, share: float = 1.0) -> None:
         self.graph, self.options, self.clock, self.share = graph, options, clock, share
         self._schedulers: dict[tuple[float, int], Scheduler] = {}
-        self._priced: PricedGroups = {}
+        self._priced = Priced()
         self._laid_out: set[Settled] = set()
         self._failed: dict[Settled, LramOverflowError] = {}
 

@@ -14,7 +14,7 @@ from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.npu_model.container import pack_container
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.relay_patterns import lower_partition
-from torq_byoc.schedules.plan import Schedule
+from torq_byoc.schedules.scheduled import Schedule
 
 
 def compile_function(symbol: str, function: relax.Function, options: Options | None = None) -> Partition:

@@ -26,18 +26,20 @@ PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
 PROMISING = 0.95
 """The same for the fastest chain of a program that is not small: estimates err by a few percent."""
-SMALL, LARGE = 1_000, 2_000
+SMALL, LARGE = 1_100, 2_000
 """Jobs of a program up to which making another one takes little of the time of the search for it, and from which on no
 other chain of groups is looked for."""
 MANY_TURNS, ONE_TURN = 12, 1
 """In which the groups of a chain are chosen, for small programs and for others."""
-SHARES = (1 / 2, 1 / 4, 1 / 6, 1 / 8)
-"""Of the LRAM, for which other plans are made."""
-ROOMY = 0.9
-"""Share of the LRAM that leaves room for loads ahead of their nodes."""
-HELD_UP = 1.03
-"""Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM: estimates know
-all else within a percent or two."""
+LADDER = tuple(kib << 10 for kib in (1536, 1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 16))
+"""Bytes of LRAM for which other plans are made, where the machine has more: sizes, not shares, so that a machine with
+more of it tries what one with less would do."""
+RUNGS = 6
+"""As many of those are tried, from the largest on."""
+HELD_UP = 1.005
+"""Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM."""
+ROOMIER = ((1.0, Scheduler.best_without_residency), (0.9, Scheduler.best), (0.8, Scheduler.best))
+"""Plans that hold less of the LRAM: the share of it that they may plan with, and which plan."""
 USUAL_EFFORT = 1
 """Effort whose candidates are rivals of those of more effort."""
 LESS_MEMORY_EFFORT = 2
@@ -51,8 +53,8 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
 
     Rivals without fused groups and, unless the program is large, with groups chosen for the chain as a whole are tried
     unless a record fixes the groups.  Those with half the slices (every slice loads programs of its own, so more slices
-    may take longer) and those with less LRAM are tried unless a record fixes a node: the latter from effort 2 on, and
-    for small programs that wait for transfers.  Programs that wait for room in the LRAM are planned with some less of
+    may take longer) and those for less LRAM are tried unless a record fixes a node: the latter from effort 2 on, and
+    for small programs.  Programs that wait for room in the LRAM are planned with some less of
     it as well, and from other groups.  From effort 2 on, what the usual effort finds is a rival too: a more thorough
     search may still be misled.
 
@@ -78,7 +80,7 @@ def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> C
     chosen = _with_any_groups(search)
     if not _is_free(graph, options):
         return chosen
-    chosen = _with_room(search, _planned_with_less(search, chosen))
+    chosen = _with_room(search, _planned_for_less(search, chosen))
     return _faster(chosen, _on_half_the_slices(graph, options, chosen, clock))
 
 
@@ -115,42 +117,43 @@ def _of_fastest_chain(search: CandidateSearch, chosen: Candidate) -> Candidate |
     return search.candidate(lambda scheduler: scheduler.best_chain(turns), limit * chosen.schedule.expected)
 
 
-def _planned_with_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
-    """The fastest of a candidate and the schedules for a half, a quarter, ... of the LRAM, where they are plausible.
+def _planned_for_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
+    """The fastest of a candidate and the schedules for machines with less LRAM, where they are plausible.
 
     Smaller tiles move more bytes: that must not cost a machine whose transfers share one channel what it saves here.
     """
-    small = len(chosen.generated.program.jobs) <= SMALL
-    if not (search.options.effort >= LESS_MEMORY_EFFORT or (small and _waits_for_transfers(chosen))):
+    small = _is_small(chosen)
+    if not (small or search.options.effort >= LESS_MEMORY_EFFORT):
         return chosen
+    usable = search.options.config.lram_bytes
     plan = _longest_chain if small else Scheduler.best
-    for share in SHARES:
+    for nbytes in [size for size in LADDER if size < usable][:RUNGS]:
         limit = PLAUSIBLE * chosen.schedule.expected
-        rival = _attempted(search.narrowed(share).candidate, plan, limit)
+        rival = _attempted(search.narrowed(nbytes / usable).candidate, plan, limit)
         if rival is not None and rival.rank < chosen.rank:
             chosen = _faster(chosen, rival)
     return chosen
 
 
 def _with_room(search: CandidateSearch, chosen: Candidate) -> Candidate:
-    """The fastest of a candidate that waits for room in the LRAM and of plans that hold less of it."""
-    if search.options.effort == 0 or chosen.cycles < HELD_UP * chosen.schedule.expected:
+    """The fastest of a candidate that waits for room in the LRAM and of plans that hold less of it; the first two
+    only where it takes long to make a program."""
+    if search.options.effort == 0:
         return chosen
-    for share in (1.0, ROOMY):
-        narrowed = search.narrowed(share)
-        for plan in (Scheduler.best, Scheduler.best_without_residency):
-            chosen = _faster(chosen, _attempted(narrowed.candidate, plan, chosen.cycles))
+    tries = len(ROOMIER) if len(chosen.generated.program.jobs) < LARGE else 2
+    for share, plan in ROOMIER[:tries]:
+        if chosen.cycles < HELD_UP * chosen.schedule.expected:
+            break
+        chosen = _faster(chosen, _attempted(search.narrowed(share).candidate, plan, chosen.cycles / HELD_UP))
     return chosen
+
+
+def _is_small(candidate: Candidate) -> bool:
+    return len(candidate.generated.program.jobs) <= SMALL
 
 
 def _longest_chain(scheduler: Scheduler) -> Plan:
     return scheduler.best_chain(MANY_TURNS)
-
-
-def _waits_for_transfers(candidate: Candidate) -> bool:
-    """Whether transfers take longer than any slice's work, so that they should never wait for one another."""
-    timeline = candidate.generated.timeline
-    return timeline.dma_busy_cycles > timeline.slice_busy_cycles
 
 
 def _on_half_the_slices(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:

@@ -19,6 +19,9 @@ BLOCK = 4
 _WIDER_BLOCKS = (8, 16)
 _WORTHWHILE = 0.98
 """A wider block coarsens the cuts of the output channels; it must save at least this factor of the cycles."""
+_CUT_SHARE = 6
+"""Results of several vectors that take more than this part of LRAM are computed in bands of a few rows, which fill a
+short vector better than a long one: there a wider block need only take as many cycles."""
 _LRAM_SHARE = 12
 """The weights of a wider block take at most this part of LRAM: two slices with double buffers use a third."""
 
@@ -57,8 +60,10 @@ def block_channels(
         weights = block * reduction * weight.size
         return used <= config.accumulators and weights * _LRAM_SHARE <= config.lram_usable
 
+    several = slices > 1 and lanes > config.vector_width(data, weight, BLOCK)
+    cut = several and lanes * channels * data.size * _CUT_SHARE > config.lram_usable
     best = BLOCK
     for block in _WIDER_BLOCKS:
-        if fits(block) and total(block) <= _WORTHWHILE * total(best):
+        if fits(block) and total(block) <= (1 if cut else _WORTHWHILE) * total(best):
             best = block
     return best

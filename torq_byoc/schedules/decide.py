@@ -48,15 +48,31 @@ _FINALISTS = 4
 
 @dataclass(frozen=True)
 class Choice:
-    """A priced decision."""
+    """A priced decision.
+
+    Attributes:
+        decision, cost: the two.
+        crowding: cycles that are there because the LRAM is nearly full (see ``crowding``).
+    """
 
     decision: NodeDecision
     cost: Cost
+    crowding: float = 0.0
+
+    @property
+    def demand(self) -> int:
+        """Bytes of LRAM."""
+        return self.cost.demand
 
     @property
     def rank(self) -> tuple[float, float]:
         """What the search minimises."""
-        return self.cost.rank
+        cycles, nbytes = self.cost.rank
+        return cycles + self.crowding, nbytes
+
+    def crowded(self, share: float) -> Choice:
+        """The same decision, that share of its cycles dearer."""
+        return Choice(self.decision, self.cost, share * self.cost.chained)
 
 
 _Tilings = tuple[tuple[int, ...], int | None, list[tuple[int, ...]]]

@@ -1,4 +1,4 @@
-"""The schedule of a graph: decisions applied, as plain data for code generation.
+"""The search for the schedule of a graph.
 
 ``schedule`` is the entry point of the floor.  It prices every node (``decide``), plans which tensors stay
 in LRAM (``residency``), and turns the decisions into tiles whose operand regions are read back from the
@@ -7,81 +7,34 @@ scheduled TIR function of each node (``regions``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from torq_byoc.errors import ScheduleError, TorqError
 from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.chain import Unit, chained
 from torq_byoc.schedules.cost_model import Cost, CostWeights
+from torq_byoc.schedules.crowding import least_crowded
 from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
 from torq_byoc.schedules.fusion.chain_search import fastest_chain
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
 from torq_byoc.schedules.fusion.pricing import GroupChoice
-from torq_byoc.schedules.fusion.search import GroupSearch, PricedGroups, PricedSegments, SegmentSpace
-from torq_byoc.schedules.node_model import shared_models
+from torq_byoc.schedules.fusion.search import GroupSearch, PricedSegments, SegmentSpace
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
 from torq_byoc.schedules.overrides import check_groups, check_nodes, check_slices, forced_residency
+from torq_byoc.schedules.priced import Priced
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
 from torq_byoc.schedules.residency import Planner, storages, streamed_reads
+from torq_byoc.schedules.scheduled import NodeSchedule, Schedule
 from torq_byoc.schedules.techniques import ALL, Techniques
-from torq_byoc.schedules.tiles import Tile
 from torq_byoc.schedules.unit_plan import Plan, unit_of, units_of
-
-__all__ = ["DecisionRecord", "NodeDecision", "NodeSchedule", "Schedule", "Tile", "schedule"]
 
 _SWEEPS = (0, 1, 4, 16)
 _ROUNDS = (0, 3, 6, 12)
 """Turns of choosing groups and residency, by effort."""
-
-
-@dataclass(frozen=True)
-class NodeSchedule:
-    """One node of a schedule.
-
-    Attributes:
-        node: name of the node.
-        decision: how it is cut and run, on its own or with its group.
-        tiles: in execution order.
-        estimate: cycles that the cost model expects; an even share of a group's.
-    """
-
-    node: str
-    decision: NodeDecision | GroupDecision
-    tiles: tuple[Tile, ...]
-    estimate: float = 0.0
-
-    def on_its_own(self) -> NodeDecision:
-        """The decision as one about this node alone: for a node of a group, the extents of its middle band."""
-        if isinstance(self.decision, NodeDecision):
-            return self.decision
-        extent = self.tiles[len(self.tiles) // 2].output.extent
-        split_axis = self.decision.split_axes[self.decision.nodes.index(self.node)]
-        return NodeDecision(extent, tuple(range(len(extent))), split_axis, self.decision.buffers)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The schedule of a graph.
-
-    Attributes:
-        nodes: in graph order; reshapes and bitcasts, which move no data, have no entry.
-        resident: tensors that stay in LRAM as a whole, dense row-major, from their producer to their
-            last reader.  A tensor's aliases are resident with it.  All others live in XRAM, but for those
-            that a fused group keeps.
-        record: the decisions as data; feeding it back gives this schedule again.
-        groups: nodes that run band by band; their tiles are those of the bands.
-        expected: cycles that the cost model expects of the whole chain.
-    """
-
-    nodes: tuple[NodeSchedule, ...]
-    resident: frozenset[str]
-    record: DecisionRecord
-    groups: tuple[FusedGroup, ...] = ()
-    expected: float = 0.0
 
 
 def schedule(
@@ -92,7 +45,7 @@ def schedule(
     overrides: DecisionRecord | None = None,
     budget: float = 1.0,
     techniques: Techniques = ALL,
-    priced: PricedGroups | None = None,
+    priced: Priced | None = None,
 ) -> Schedule:
     """Decide tiles, loop order, slice split, buffering and residency for every node of a graph.
 
@@ -103,8 +56,8 @@ def schedule(
         overrides: fields fixed by hand, or a complete record of an earlier schedule.
         budget: fraction of the usable LRAM that the schedule may plan with.
         techniques: what the search may make use of.
-        priced: keeps what is found out about groups from one call to the next for the same graph, machine and
-            techniques, whose budgets may differ.
+        priced: keeps what is found out about nodes and groups from one call to the next for the same graph, machine,
+            overrides and techniques, whose budgets may differ.
 
     Raises:
         LramOverflowError: the smallest tile of a node does not fit; ``details`` holds the demand report.
@@ -130,7 +83,7 @@ class Scheduler:
         overrides: DecisionRecord | None = None,
         budget: float = 1.0,
         techniques: Techniques = ALL,
-        priced: PricedGroups | None = None,
+        priced: Priced | None = None,
     ) -> None:
         if not 0 <= effort <= 3:
             raise ScheduleError(
@@ -142,8 +95,8 @@ class Scheduler:
         self.overrides, self.weights = overrides or DecisionRecord(), CostWeights()
         self.nodes = [node for node in graph.nodes if node.op not in ALIAS_OPS]
         check_slices(self.overrides, {node.name for node in self.nodes}, config.slices)
-        self.models = shared_models(graph, self.nodes, config, self.overrides.slices)
-        self.spaces: dict[Hashable, NodeSpace] = {}
+        self.priced = priced or Priced()
+        self.models = self.priced.models(graph, self.nodes, config, self.overrides.slices)
         check_nodes(self.overrides, self.models)
         self.storages = storages(graph, self.nodes, self.models, config.lram_word)
         self.nbytes = {storage.name: storage.nbytes for storage in self.storages}
@@ -159,7 +112,7 @@ class Scheduler:
             self.overrides.nodes,
             self.forced,
             techniques,
-            priced,
+            self.priced.groups,
         )
         self._ungrouped: Plan | None = None
         for index in range(len(self.nodes)):
@@ -287,7 +240,9 @@ class Scheduler:
     def _groups_beside(self, live: Sequence[frozenset[str]]) -> tuple[tuple[int, int], ...]:
         """The groups that pay beside what is resident, each priced by itself."""
         alone, segments = self._priced(live)
-        return tuple(self.search.best_groups([choice.cost if choice else None for choice in alone], segments))
+        return tuple(
+            self.search.best_groups([choice.rank[0] if choice else float("inf") for choice in alone], segments)
+        )
 
     def _proposed_chain(self, plan: Plan) -> tuple[tuple[int, int], ...]:
         """The groups of the fastest chain with the residency of a plan."""
@@ -326,7 +281,7 @@ class Scheduler:
         tensors = space.segment.sources | space.segment.outputs
         resident = frozenset(name for name in tensors if self.root.get(name) in live)
         if fixed is None:
-            return space.best(available, resident)
+            return least_crowded(lambda room: space.best(room, resident), available, self.config.lram_usable)
         choice = space.priced(fixed, resident)
         crowded = choice is not None and live - self.forced.keys() and choice.demand > available
         return None if crowded else choice  # alone it is tried as it was asked for, whatever the estimate says
@@ -371,7 +326,9 @@ class Scheduler:
 
     def _choice(self, index: int, live: frozenset[str]) -> Choice | None:
         available = self.capacity - sum(self.nbytes[name] for name in live)
-        return self._space(index, live).best(available) if available > 0 else None
+        if available <= 0:
+            return None
+        return least_crowded(self._space(index, live).best, available, self.config.lram_usable)
 
     def _space(self, index: int, live: frozenset[str]) -> NodeSpace:
         node = self.nodes[index]
@@ -379,10 +336,7 @@ class Scheduler:
         inputs = tuple(self.root.get(name) in live for name in streamed_reads(node, model))
         residency = Residency(inputs, self.root.get(node.output) in live)
         fixed = self.techniques.narrowed(self.overrides.nodes.get(node.name, FREE))
-        key = (id(model), residency, fixed)
-        if key not in self.spaces:
-            self.spaces[key] = NodeSpace(model, residency, self.weights, self.effort, fixed)
-        return self.spaces[key]
+        return self.priced.space(model, residency, self.weights, self.effort, fixed)
 
     def _does_not_fit(self, index: int, live: frozenset[str]) -> TorqError:
         """The error for a node without a decision: an override's fault when there is one, else the LRAM's."""

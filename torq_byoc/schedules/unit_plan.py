@@ -55,7 +55,6 @@ class Plan:
 def unit_of(choice: Choice | GroupChoice, resident: int, config: NpuConfig) -> Unit:
     """A priced decision as a part of a chain, beside so many bytes of resident tensors."""
     cost = choice.cost if isinstance(choice, Choice) else choice
-    crowding = choice.crowding if isinstance(choice, GroupChoice) else 0.0
     flow, room = cost.flow, max(0, config.lram_usable - resident - cost.demand)
     return Unit(
         flow,
@@ -64,7 +63,7 @@ def unit_of(choice: Choice | GroupChoice, resident: int, config: NpuConfig) -> U
         cost.share,
         room / config.dma_bytes_per_cycle,
         cost.tiles,
-        FEWER_TILES * cost.tiles + crowding,
+        FEWER_TILES * cost.tiles + choice.crowding,
     )
 
 

@@ -14,8 +14,9 @@ from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.schedules.plan import Schedule, schedule
+from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.scheduled import Schedule
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from torq_byoc.explore.tuning.space import Point, Space
 from torq_byoc.kernels.reference import evaluate
 from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.npu_model.verifier import verify
-from torq_byoc.schedules.plan import Schedule, schedule
+from torq_byoc.schedules.plan import schedule
 from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.scheduled import Schedule
 
 WORKLOAD = small_workload()
 

@@ -15,7 +15,7 @@ from torq_byoc.codegen.passes.residency import KeepResident
 from torq_byoc.codegen.passes.share_slices import share_slices
 from torq_byoc.errors import ScheduleError, require_known
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.schedules.plan import Schedule
+from torq_byoc.schedules.scheduled import Schedule
 
 Pass = Callable[[CallProgram], CallProgram]
 NAMES = (

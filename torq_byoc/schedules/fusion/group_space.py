@@ -47,7 +47,7 @@ class GroupSpace:
         self.segment, self.config, self.weights, self.techniques = segment, config, weights, techniques
         self._divisions: dict[BandCut, PricedDivision | None] = {}
         self._choices: dict[_Asked, GroupChoice] = {}
-        self._answers: dict[tuple[int, frozenset[str]], GroupChoice | None] = {}
+        self._answers: dict[frozenset[str], list[tuple[int, GroupChoice | None]]] = {}
 
     def best(self, available: int, resident: frozenset[str]) -> GroupChoice | None:
         """The cheapest decision that fits ``available`` bytes beside the resident tensors; None when none does.
@@ -56,15 +56,17 @@ class GroupSpace:
             available: bytes of LRAM for everything that is not resident.
             resident: names of the segment's sources and outputs that lie in LRAM as a whole.
         """
-        key = (available, resident)
-        if key not in self._answers:
-            found = [choice for cut in self._cuts for choice in self._along(*cut, available, resident)]
+        answers = self._answers.setdefault(resident, [])
+        for asked, known in answers:
+            if (0 if known is None else known.demand) <= available <= asked:
+                return known
+        found = [choice for cut in self._cuts for choice in self._along(*cut, available, resident)]
+        best = min(found, key=lambda choice: choice.rank, default=None)
+        if best is None or self._narrow(best.decision):
+            found += self._part_by_part(available, resident)
             best = min(found, key=lambda choice: choice.rank, default=None)
-            if best is None or self._narrow(best.decision):
-                found += self._part_by_part(available, resident)
-                best = min(found, key=lambda choice: choice.rank, default=None)
-            self._answers[key] = best
-        return self._answers[key]
+        answers.append((available, best))
+        return best
 
     def _narrow(self, decision: GroupDecision) -> bool:
         """Whether bands have hardly any rows: where windows overlap, many of them are computed twice."""

@@ -7,7 +7,7 @@ a node beside the next one does not count that either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torq_byoc.kernels.kernel import Region
@@ -67,6 +67,11 @@ class GroupChoice:
     def rank(self) -> tuple[float, float]:
         """What the search minimises (see ``cost_model.Cost.rank``)."""
         return (float(rank_of(self.chained, self.tiles, self.transfers)), self.nbytes)
+
+    def crowded(self, share: float) -> GroupChoice:
+        """The same decision, that share of its cycles dearer."""
+        more = share * self.chained
+        return replace(self, chained=self.chained + more, crowding=self.crowding + more)
 
 
 class PricedDivision:

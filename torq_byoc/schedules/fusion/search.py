@@ -111,15 +111,14 @@ class GroupSearch:
             self._spaces[key] = None if segment is None else self._share(segment)
         return self._spaces[key]
 
-    def best_groups(self, costs: Sequence[Cost | None], segments: PricedSegments) -> list[tuple[int, int]]:
+    def best_groups(self, alone: Sequence[float], segments: PricedSegments) -> list[tuple[int, int]]:
         """Segments (first, last) whose fusion saves most in total, each of them priced by itself, in order.
 
         Args:
-            costs: every node on its own; None where it does not fit.
+            alone: rank of every node on its own; infinite where it does not fit.
             segments: what may be fused (see ``priced_segments``).
         """
         count = len(self.nodes)
-        alone = [cost.rank[0] if cost else float("inf") for cost in costs]
         least = [0.0] * (count + 1)
         taken: list[int | None] = [None] * (count + 1)
         for end in range(1, count + 1):
