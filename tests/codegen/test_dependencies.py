@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from codegen.infra import convolution, residual_graph
 
 from torq_byoc.codegen import lower
-from torq_byoc.codegen.dependencies import AddressMap, dependencies, engine_of, with_reused_xram
+from torq_byoc.codegen.dependencies import AddressMap, Dependencies, dependencies, engine_of, with_reused_xram
 from torq_byoc.codegen.generate import generate
 from torq_byoc.codegen.hl import Effect, RunProgram
 from torq_byoc.kernels.builder import GraphBuilder
@@ -74,13 +73,13 @@ def chain() -> OpGraph:
 def test_waits_are_those_of_a_search_through_all_pairs(
     make: Callable[[], OpGraph], config: NpuConfig, shares_xram: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[RunProgram, AddressMap, list[dict[WaitFor, int]]]] = []
+    seen: list[tuple[RunProgram, AddressMap, Dependencies]] = []
     more: list[int] = []
 
-    def watched(needed: Any, program: RunProgram, addresses: AddressMap) -> Any:
-        found = with_reused_xram(needed, program, addresses)
+    def watched(before: Dependencies, program: RunProgram, addresses: AddressMap) -> Dependencies:
+        found = with_reused_xram(before, program, addresses)
         seen.append((program, addresses, found))
-        more.append(sum(own != before for own, before in zip(found, needed, strict=True)))
+        more.append(sum(own != other for own, other in zip(found.needed, before.needed, strict=True)))
         return found
 
     monkeypatch.setattr(lower, "with_reused_xram", watched)
@@ -89,5 +88,6 @@ def test_waits_are_those_of_a_search_through_all_pairs(
     assert seen
     assert any(more) == shares_xram
     for program, addresses, found in seen:
-        assert len({engine_of(op) for op in program.ops}) == 4
-        assert found == dependencies(program, addresses) == all_pairs(program, addresses)
+        assert found.engines == [engine_of(op) for op in program.ops]
+        assert len(set(found.engines)) == 4
+        assert found.needed == dependencies(program, addresses).needed == all_pairs(program, addresses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torq_byoc.codegen.dependencies import Dependencies
 from torq_byoc.codegen.sequence import DMA_IN, sequence
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, StartDma, StartSlice, WaitFor
@@ -14,7 +15,7 @@ def test_a_slice_waits_for_its_own_load_and_not_for_the_one_behind_the_next_fetc
     that needs the first load alone."""
     programs = 60
     engines = [DMA_IN, *[SLICE] * programs, DMA_IN, SLICE]
-    starts = list(range(len(engines)))
+    times = list(range(len(engines)))
     needed = [{} for _ in engines]
     needed[-1] = {DMA_IN: 0}
 
@@ -23,7 +24,8 @@ def test_a_slice_waits_for_its_own_load_and_not_for_the_one_behind_the_next_fetc
             return StartDma(Engine.DMA_IN, DmaDescriptor(0x1000, 0x100000 + position, 64))
         return StartSlice(0, 0x2000 + position, 64)
 
-    blocks = sequence(len(engines), starts, needed, engines.__getitem__, command, NpuConfig())
+    commands = [command(position) for position in range(len(engines))]
+    blocks = sequence(times, Dependencies(engines, needed), commands, NpuConfig())
     assert len(blocks) > 1
     tasks = [task for block in blocks for task in block.tasks]
     long, last = command(programs + 1), command(programs + 2)

@@ -7,11 +7,10 @@ timed on their loads, slice programs and stores alone, until one is as fast as i
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from torq_byoc.codegen.clean_copies import Copy
-from torq_byoc.codegen.dependencies import AddressMap, dependencies, engine_of, start_times
+from torq_byoc.codegen.dependencies import AddressMap, Dependencies, dependencies, start_times
 from torq_byoc.codegen.hl import RunProgram
 from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.placement import Arrangement, Early
@@ -19,7 +18,6 @@ from torq_byoc.codegen.prefetch import MAX_ATTEMPTS, PLAIN, PUNCTUAL, OrderedPro
 from torq_byoc.codegen.result_places import ResultPlacer
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.isa import WaitFor
 
 ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
 RIVAL_WORK = 40_000
@@ -62,13 +60,13 @@ def arranged(
     )
 
 
-def order_dependencies(ordered: OrderedProgram) -> list[dict[WaitFor, int]]:
+def order_dependencies(ordered: OrderedProgram) -> Dependencies:
     """What the ops of an order depend on, with every tensor that leaves LRAM at an address of its own."""
     program, offsets = ordered.program, ordered.offsets
     return dependencies(program, AddressMap(offsets, {index: program.buffers[index].nbytes for index in offsets}))
 
 
-def order_cycles(ordered: OrderedProgram, needed: Sequence[Mapping[WaitFor, int]]) -> int:
+def order_cycles(ordered: OrderedProgram, needed: Dependencies) -> int:
     """Cycles of an order: loads, slice programs and stores, without what the sequencer itself loads.
 
     Args:
@@ -79,9 +77,9 @@ def order_cycles(ordered: OrderedProgram, needed: Sequence[Mapping[WaitFor, int]
     return max((start + op.cycles for start, op in zip(start_times(ops, needed), ops, strict=True)), default=0)
 
 
-def keeps_an_engine_busy(ordered: OrderedProgram, cycles: int) -> bool:
+def keeps_an_engine_busy(ordered: OrderedProgram, needed: Dependencies, cycles: int) -> bool:
     """Whether an order of so many cycles is as fast as the work of its busiest engine allows, but for ``CLOSE``."""
-    busy: Counter[object] = Counter()
-    for op in ordered.program.ops:
-        busy[engine_of(op)] += op.cycles
+    busy = dict.fromkeys(needed.engines, 0)
+    for op, engine in zip(ordered.program.ops, needed.engines, strict=True):
+        busy[engine] += op.cycles
     return cycles <= CLOSE * max(busy.values(), default=0)

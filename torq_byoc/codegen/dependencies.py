@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.codegen.hl import Access, Buffer, BufferKind, Effect, Load, Op, RunProgram, SliceRun, Space
+from torq_byoc.codegen.hl import Access, Buffer, BufferKind, Effect, Load, Op, RunProgram, SliceRun, Space, Store
 from torq_byoc.npu_model.isa import Engine, WaitFor
 
 
@@ -35,11 +35,23 @@ class AddressMap:
     size: Mapping[int, int]
 
 
-def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFor, int]]:
-    """For every op the latest op on each engine that must be complete before it starts.
+@dataclass(frozen=True, eq=False)
+class Dependencies:
+    """What the ops of a program wait for.
 
-    An engine finishes its jobs in order, so the latest one stands for all before it.  Ops of the same
-    engine never need each other: the engine is itself a queue.
+    Attributes:
+        engines: the engine of every op (``engine_of``).
+        needed: for every op the latest op on each other engine that must be complete before it starts.  An engine
+            finishes its jobs in order, so the latest one stands for all before it.  Ops of the same engine never need
+            each other: the engine is itself a queue.
+    """
+
+    engines: Sequence[WaitFor]
+    needed: Sequence[Mapping[WaitFor, int]]
+
+
+def dependencies(program: RunProgram, addresses: AddressMap) -> Dependencies:
+    """What every op must wait for.
 
     Args:
         program: torq_hl in its final order.
@@ -54,12 +66,12 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFo
         needed: dict[WaitFor, int] = {}
         accesses = op.accesses
         for access in accesses:
-            buffer, writes = access.buffer, access.effect is Effect.WRITE
-            for history in (readers, writers) if writes else (writers,):
-                for other, past in history.get(buffer, _NOBODY).items():
-                    if other is not engine:
-                        _latest(needed, other, _last_conflict(access, past, needed.get(other, -1)))
-            if writes:
+            buffer = access.buffer
+            if buffer in writers:
+                _add_conflicts(needed, access, writers[buffer], engine)
+            if access.effect is Effect.WRITE:
+                if buffer in readers:
+                    _add_conflicts(needed, access, readers[buffer], engine)
                 for other, earlier in tenants.before(buffer).items():
                     _latest(needed, other, earlier)
         for access in accesses:
@@ -67,50 +79,57 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> list[dict[WaitFo
             own = history.get(buffer)
             if own is None:
                 own = history[buffer] = {}
-            own.setdefault(engine, []).append((position, access))
+            if engine in own:
+                own[engine].append((position, access))
+            else:
+                own[engine] = [(position, access)]
             tenants.record(buffer, engine, position)
         needed.pop(engine, None)
         result.append(needed)
-    return result
+    return Dependencies(engines, result)
 
 
 _History = dict[int, dict[WaitFor, list[tuple[int, Access]]]]
 """Accesses of every buffer, by engine, each with the position of its op."""
-_NOBODY: Mapping[WaitFor, list[tuple[int, Access]]] = {}
 
 
-def with_reused_xram(
-    needed: Sequence[Mapping[WaitFor, int]], program: RunProgram, addresses: AddressMap
-) -> list[dict[WaitFor, int]]:
+def with_reused_xram(found: Dependencies, program: RunProgram, addresses: AddressMap) -> Dependencies:
     """Dependencies found without addresses in XRAM, with those of stores on what was in the arena before."""
     arena = {b: at for b, at in addresses.address.items() if _in_arena(program.buffers[b])}
-    tenants = _Tenants(program, AddressMap(arena, addresses.size), len({engine_of(op) for op in program.ops}))
-    result = []
-    for position, (op, own) in enumerate(zip(program.ops, needed, strict=True)):
-        found = dict(own)
-        if not isinstance(op, SliceRun):
-            engine, outside = engine_of(op), op.source if isinstance(op, Load) else op.target
-            if outside.effect is Effect.WRITE:
-                for other, earlier in tenants.before(outside.buffer).items():
-                    _latest(found, other, earlier)
-            tenants.record(outside.buffer, engine, position)
-            found.pop(engine, None)
-        result.append(found)
-    return result
+    tenants = _Tenants(program, AddressMap(arena, addresses.size), len(set(found.engines)))
+    result = list(found.needed)
+    for position, (op, engine) in enumerate(zip(program.ops, found.engines, strict=True)):
+        outside = op.source if isinstance(op, Load) else op.target if isinstance(op, Store) else None
+        if outside is None or outside.buffer not in arena:
+            continue
+        if outside.effect is Effect.WRITE:
+            needed = dict(result[position])
+            for other, earlier in tenants.before(outside.buffer).items():
+                _latest(needed, other, earlier)
+            needed.pop(engine, None)
+            result[position] = needed
+        tenants.record(outside.buffer, engine, position)
+    return Dependencies(found.engines, result)
 
 
 def _in_arena(buffer: Buffer) -> bool:
     return buffer.space is Space.XRAM and buffer.kind is BufferKind.ACTIVATION
 
 
-def _last_conflict(access: Access, past: Sequence[tuple[int, Access]], known: int) -> int:
-    """The latest of an engine's accesses, after ``known``, that must come before this one; -1 when there is none."""
-    for earlier, other in reversed(past):
-        if earlier <= known:
-            break
-        if other.conflicts_with(access):
-            return earlier
-    return -1
+def _add_conflicts(
+    needed: dict[WaitFor, int], access: Access, history: Mapping[WaitFor, Sequence[tuple[int, Access]]], engine: WaitFor
+) -> None:
+    """Note the latest of the accesses by each other engine that must come before this one."""
+    for other, past in history.items():
+        if other is engine:
+            continue
+        known = needed.get(other, -1)
+        for earlier, before in reversed(past):
+            if earlier <= known:
+                break
+            if before.conflicts_with(access):
+                needed[other] = earlier
+                break
 
 
 def _latest(needed: dict[WaitFor, int], engine: WaitFor, position: int) -> None:
@@ -169,21 +188,21 @@ class _Tenants:
         if buffer not in self.cells:
             return {}
         lram, cells = self.cells[buffer]
-        latest = self.last[lram][:, cells].max(axis=1, initial=-1).tolist()
+        latest = np.maximum.reduce(self.last[lram][:, cells], axis=1, initial=-1).tolist()
         return {engine: latest[row] for engine, row in self.rows[lram].items() if latest[row] >= 0}
 
 
-def start_times(ops: Sequence[Op], needed: Sequence[Mapping[WaitFor, int]]) -> list[int]:
+def start_times(ops: Sequence[Op], found: Dependencies) -> list[int]:
     """Earliest start of every op when each engine runs its ops in list order (cycles)."""
-    free: dict[WaitFor, int] = {}
-    finish = [0] * len(ops)
-    starts = [0] * len(ops)
-    for position, op in enumerate(ops):
-        engine = engine_of(op)
-        start = free.get(engine, 0)
-        for earlier in needed[position].values():
-            start = max(start, finish[earlier])
-        starts[position] = start
-        finish[position] = start + op.cycles
-        free[engine] = finish[position]
+    free = dict.fromkeys(found.engines, 0)
+    finish: list[int] = []
+    starts: list[int] = []
+    for op, engine, needed in zip(ops, found.engines, found.needed, strict=True):
+        start = free[engine]
+        for earlier in needed.values():
+            if finish[earlier] > start:
+                start = finish[earlier]
+        starts.append(start)
+        free[engine] = end = start + op.cycles
+        finish.append(end)
     return starts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.allocation import Request
@@ -11,7 +11,7 @@ from torq_byoc.codegen.arrangements import arranged, keeps_an_engine_busy, order
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.clean_copies import clean_copies
-from torq_byoc.codegen.dependencies import AddressMap
+from torq_byoc.codegen.dependencies import AddressMap, Dependencies
 from torq_byoc.codegen.hl import CallProgram, Load, Op, RunProgram, SliceRun
 from torq_byoc.codegen.lower import lower
 from torq_byoc.codegen.memory import memory_map
@@ -31,7 +31,6 @@ from torq_byoc.codegen.share_programs import Images, share_programs, slice_progr
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.isa import WaitFor
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.timing import Timeline, simulate_timeline
 from torq_byoc.npu_model.trace import Step, trace
@@ -102,7 +101,7 @@ class _Order:
     ordered: OrderedProgram
     images: Images
     shared: OrderedProgram
-    needed: Sequence[Mapping[WaitFor, int]]
+    needed: Dependencies
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ def _fastest(orders: Iterable[_Order]) -> _Order:
         cycles = order_cycles(order.shared, order.needed)
         if fastest is None or cycles < fastest[0]:
             fastest = cycles, order
-        if keeps_an_engine_busy(order.shared, cycles):
+        if keeps_an_engine_busy(order.shared, order.needed, cycles):
             break
     assert fastest is not None, "some order fits, or LramOverflowError was raised"
     return fastest[1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torq_byoc.codegen.declare import declare, program_sources
-from torq_byoc.codegen.dependencies import engine_of, start_times, with_reused_xram
+from torq_byoc.codegen.dependencies import Dependencies, start_times, with_reused_xram
 from torq_byoc.codegen.hl import Buffer, BufferKind, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
@@ -16,7 +16,7 @@ from torq_byoc.codegen.share_programs import Images
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import encode_nss, nss_bytes
-from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice, WaitFor
+from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice
 from torq_byoc.npu_model.program import Binding, NssBlock, Program, Segment
 from torq_byoc.npu_model.provenance import program_seal
 
@@ -32,7 +32,7 @@ class Lowered:
 def lower(
     program: RunProgram,
     memory: MemoryMap,
-    order_needs: Sequence[Mapping[WaitFor, int]],
+    order_needs: Dependencies,
     images: Images,
     graph: OpGraph,
     config: NpuConfig,
@@ -51,11 +51,9 @@ def lower(
     needed = with_reused_xram(order_needs, program, memory.addresses)
     sources = program_sources(program)
     blocks = sequence(
-        len(ops),
         start_times(ops, needed),
         needed,
-        lambda position: engine_of(ops[position]),
-        lambda position: _start(ops[position], memory.addresses.address),
+        [_start(op, memory.addresses.address) for op in ops],
         config,
     )
     placed = _place_blocks(blocks, memory.constants_end, config)

@@ -8,9 +8,10 @@ NSS block size; each block fetches its successor just before its own first DMA-i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from torq_byoc.codegen.dependencies import Dependencies
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import nss_bytes, start_bytes
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, WaitFor
@@ -119,23 +120,17 @@ def _rank(engine: WaitFor) -> tuple[str, int]:
 
 
 def sequence(
-    count: int,
-    starts: Sequence[int],
-    needed: Sequence[Mapping[WaitFor, int]],
-    engine_at: Callable[[int], WaitFor],
-    start_at: Callable[[int], Start],
-    config: NpuConfig,
+    times: Sequence[int], found: Dependencies, starts: Sequence[Start], config: NpuConfig
 ) -> tuple[SequencedBlock, ...]:
     """Pack jobs into NSS tasks and blocks.
 
     Args:
-        count: number of jobs.
-        starts: earliest start time of each job, from ``dependencies.start_times``.
-        needed: what each job depends on, by engine.
-        engine_at, start_at: engine and start command of a job.
+        times: earliest start time of each job, from ``dependencies.start_times``.
+        found: engine of each job, and what it depends on.
+        starts: the command that starts each job.
         config: block size.
     """
-    sequencer = _Sequencer(config, {engine_at(position) for position in range(count)})
-    for position in sorted(range(count), key=lambda index: (starts[index], index)):
-        sequencer.emit(start_at(position), engine_at(position), position, needed[position])
+    sequencer = _Sequencer(config, set(found.engines))
+    for position in sorted(range(len(starts)), key=times.__getitem__):
+        sequencer.emit(starts[position], found.engines[position], position, found.needed[position])
     return sequencer.finish()
