@@ -20,6 +20,8 @@ class Broadcast(MovementKernel):
     """``broadcast``: x under numpy's rules to the output's shape."""
 
     op = "broadcast"
+    translates = True
+    moves = True
 
     def reference(self, graph: OpGraph, node: Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """numpy's broadcast, as an array of its own."""
