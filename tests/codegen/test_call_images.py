@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.codegen.infra import residual_graph
 from tests.end_to_end.random_graphs import seeded_graph
 from torq_byoc.accuracy.references.integer_reference import IntegerReference
 from torq_byoc.codegen.build import build
+from torq_byoc.codegen.call_forms import node_kinds
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.hl import RunProgram, SliceRun
 from torq_byoc.codegen.needs import Needs
@@ -28,9 +30,9 @@ from torq_byoc.schedules.plan import schedule
 CONFIG = preset("lram64")
 
 
-def encoder_graph() -> OpGraph:
-    """A transformer encoder layer: products, folds of two tensors, reductions, transposes; odd sizes."""
-    model = prepare(encoder_model(1, Encoder(tokens=37, width=34, heads=2, inner=68)))
+def encoder_graph(layers: int = 1) -> OpGraph:
+    """Transformer encoder layers: products, folds of two tensors, reductions, transposes, tables; odd sizes."""
+    model = prepare(encoder_model(layers, Encoder(tokens=37, width=34, heads=2, inner=68)))
     (graph,) = IntegerReference.of(model, "bf16", CONFIG).graphs.values()
     return graph
 
@@ -85,6 +87,26 @@ def lowered_while_encoding(
 def test_calls_that_are_alike_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lowered, runs = lowered_while_encoding(*encoder(), monkeypatch)
     assert lowered < runs
+
+
+def test_layers_that_are_alike_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered, runs = lowered_while_encoding(*encoder(), monkeypatch)
+    graph = encoder_graph(layers=3)
+    more, all_runs = lowered_while_encoding(graph, *laid_out(graph), monkeypatch)
+    assert (more - lowered) / (all_runs - runs) < 0.2 * lowered / runs
+
+
+def test_nodes_with_other_tables_are_of_another_kind() -> None:
+    graph = encoder_graph(layers=2)
+    tables = [node for node in graph.nodes if node.op == "table"]
+    first, again = (node for node in tables if node.name.endswith("norm1_11"))
+    kinds = node_kinds(graph)
+    assert kinds[first.name] == kinds[again.name]
+    changed = again.attrs["table"].copy()
+    changed[7, 1] += 1
+    nodes = [replace(node, attrs={**node.attrs, "table": changed}) if node is again else node for node in graph.nodes]
+    kinds = node_kinds(replace(graph, nodes=nodes))
+    assert kinds[first.name] != kinds[again.name]
 
 
 def test_kernels_with_borders_are_lowered_call_by_call(monkeypatch: pytest.MonkeyPatch) -> None:

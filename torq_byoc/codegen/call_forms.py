@@ -1,4 +1,4 @@
-"""When kernel calls are alike: equally long and fast, or the same programs but for places.
+"""When nodes and kernel calls are alike: equally long and fast, or the same programs but for places.
 
 Kernels say of themselves which calls these are (``Kernel.translates``, ``Kernel.moves``), as long as no operand lies in
 stride phases.
@@ -8,8 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+import numpy as np
+
 from torq_byoc.codegen.hl import Addresses, Invocation, PlacedOperand
 from torq_byoc.codegen.tile_places import DENSE
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.schedules.signature import exact_signature
+
+
+def node_kinds(graph: OpGraph) -> dict[str, int]:
+    """A number for every node by its name, the same for those whose programs differ in places alone: the layers of a
+    network that repeats one.  Tables are part of a program, so their entries count as well."""
+    numbers: dict[Hashable, int] = {}
+    kinds = {}
+    for node in graph.nodes:
+        arrays = [value.tobytes() for _, value in sorted(node.attrs.items()) if isinstance(value, np.ndarray)]
+        kinds[node.name] = numbers.setdefault((exact_signature(graph, node), *arrays), len(numbers))
+    return kinds
 
 
 def is_dense(call: Invocation) -> bool:
@@ -69,13 +84,15 @@ def _element(operand: PlacedOperand, index: Sequence[int], addresses: Addresses)
     if operand.buffer < 0:
         return 0
     address = addresses[operand.buffer] + operand.offset
+    if index == operand.region.start:
+        return address
     for at, start, stride in zip(index, operand.region.start, operand.strides, strict=True):
         address += (at - start) * stride
     return address
 
 
 def call_form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> Hashable:
-    """What the programs of two calls of a node must agree in to be copies of one another.
+    """What the programs of two calls of nodes of one kind must agree in to be copies of one another.
 
     That is how operands are walked, and which of them share a buffer at what distance; with ``by_distance`` how far the
     tensors lie from the result, whatever their buffers.

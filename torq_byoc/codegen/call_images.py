@@ -1,8 +1,8 @@
 """Slice programs as bytes: of kernel calls that are alike but for places, one is lowered, the others are copies of it.
 
-The tiles of a node ask for the same loop nests elsewhere.  What kernels say of themselves (``Kernel.moves``) tells
-which calls these are; their programs differ in the base addresses of descriptors alone, and each of these lies as far
-from the first element of its operand as in the call that was lowered.
+The tiles of a node, and of nodes of one kind, ask for the same loop nests elsewhere.  What kernels say of themselves
+(``Kernel.moves``) tells which calls these are; their programs differ in the base addresses of descriptors alone, and
+each of these lies as far from the first element of its operand as in the call that was lowered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from torq_byoc.codegen.call_forms import call_form, first_elements, is_dense, operand_buffers
+from torq_byoc.codegen.call_forms import call_form, first_elements, is_dense, node_kinds, operand_buffers
 from torq_byoc.codegen.hl import Invocation, RunProgram, SliceRun
 from torq_byoc.codegen.programs import invocation_tasks
 from torq_byoc.kernels.graph import OpGraph
@@ -56,6 +56,7 @@ class CallImages:
         self.graph, self.config = graph, config
         self.nbytes = [buffer.nbytes for buffer in program.buffers]
         self.nodes = {node.name: node for node in graph.nodes}
+        self._kinds = node_kinds(graph)
         self._known: dict[Hashable, _Image | None] = {}
 
     def image(self, run: SliceRun, addresses: Sequence[int]) -> bytes:
@@ -65,7 +66,7 @@ class CallImages:
         if not kernel.moves or not is_dense(call):
             return self._encoded(run, addresses)
         first = first_elements(call, addresses)
-        key = (run.node, run.tasks, call_form(call, first, by_distance=not kernel.translates))
+        key = (self._kinds[run.node], run.tasks, call_form(call, first, by_distance=not kernel.translates))
         if key not in self._known:
             data = self._encoded(run, addresses)
             self._known[key] = self._remembered(data, call, first, addresses)

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from torq_byoc.codegen.call_forms import call_form, call_shape, first_elements, is_dense
+from torq_byoc.codegen.call_forms import call_form, call_shape, first_elements, is_dense, node_kinds
 from torq_byoc.codegen.chunks import Chunk, program_chunks
 from torq_byoc.codegen.hl import (
     Access,
@@ -46,7 +46,6 @@ from torq_byoc.kernels.portion import tasks_of
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import SliceTask
 from torq_byoc.npu_model.timing import dma_cycles
-from torq_byoc.schedules.signature import exact_signature
 
 
 def invocation_tasks(
@@ -89,10 +88,7 @@ class _Cutter:
         self.buffers = list(program.buffers)
         self.ops: list[Op] = []
         self.checks = TaskChecks(config)
-        self.kinds: dict[Hashable, int] = {}
-        self.kind_of = {
-            node.name: self.kinds.setdefault(exact_signature(graph, node), len(self.kinds)) for node in graph.nodes
-        }
+        self.kinds = node_kinds(graph)
         self.chunks: dict[Hashable, list[Chunk]] = {}
         self.calls: dict[int, list[SliceCall]] = {}
         for op in program.ops:
@@ -133,7 +129,7 @@ class _Cutter:
         form = self._form(node, invocation)
         if form is None:
             return self._cut(node, invocation)
-        key = (self.kind_of[node.name], form)
+        key = (self.kinds[node.name], form)
         if key not in self.chunks:
             self.chunks[key] = self._cut(node, invocation)
         return self.chunks[key]
