@@ -39,11 +39,11 @@ def clean_copies(program: RunProgram) -> Mapping[int, Copy]:
     transfers: dict[int, list[Transfer]] = {}
     origin: dict[int, tuple[int, int, str]] = {}
     for op in program.ops:
-        if isinstance(op, Load) and program.buffers[op.target.buffer].kind is not BufferKind.PROGRAM:
+        if type(op) is Load and program.buffers[op.target.buffer].kind is not BufferKind.PROGRAM:
             buffer = op.target.buffer
             if buffer not in origin:
                 origin[buffer] = (op.source.buffer, _last_writer(op.source, writers), op.node)
-        elif isinstance(op, Store):
+        elif type(op) is Store:
             buffer = op.source.buffer
             origin.setdefault(buffer, (op.target.buffer, buffer, op.node))
             writers.setdefault(op.target.buffer, []).append(op)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.dependencies import AddressMap
-from torq_byoc.codegen.hl import BufferKind, Effect, Load, Op, RunProgram, SliceRun, Space
+from torq_byoc.codegen.hl import READ, BufferKind, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.codegen.sequence import SequencedBlock
 from torq_byoc.npu_model.isa import NssTask, Start
 from torq_byoc.npu_model.program import DeclaredBuffer, JobInfo
@@ -32,7 +32,7 @@ def program_sources(program: RunProgram) -> dict[int, int]:
     return {
         op.target.buffer: op.source.buffer
         for op in program.ops
-        if isinstance(op, Load) and program.buffers[op.target.buffer].kind is BufferKind.PROGRAM
+        if type(op) is Load and program.buffers[op.target.buffer].kind is BufferKind.PROGRAM
     }
 
 
@@ -73,11 +73,11 @@ def _job(program: RunProgram, op: Op, start: Start, numbers: Mapping[int, int], 
     reads: dict[int, None] = {}
     writes: dict[int, None] = {}
     for access in op.accesses:
-        (reads if access.effect is Effect.READ else writes)[numbers[access.buffer]] = None
-    if isinstance(op, SliceRun):
+        (reads if access.effect is READ else writes)[numbers[access.buffer]] = None
+    if type(op) is SliceRun:
         kind = "slice"
         seal = job_seal(start, code[op.program][op.program_offset : op.program_offset + op.program_bytes])
     else:
-        kind = program.buffers[(op.target if isinstance(op, Load) else op.source).buffer].kind.value
+        kind = program.buffers[(op.target if type(op) is Load else op.source).buffer].kind.value
         seal = job_seal(start)
     return JobInfo(op.node, kind, tuple(reads), tuple(writes), seal)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torq_byoc.codegen.hl import Access, Buffer, BufferKind, Effect, Load, Op, RunProgram, SliceRun, Space, Store
+from torq_byoc.codegen.hl import READ, WRITE, Access, Buffer, BufferKind, Load, Op, RunProgram, SliceRun, Space, Store
 from torq_byoc.npu_model.isa import Engine, WaitFor
 
 
 def engine_of(op: Op) -> WaitFor:
     """The engine that runs an op, in the form in which a task waits for it."""
-    if isinstance(op, SliceRun):
+    if type(op) is SliceRun:
         return _slice(op.slice_index)
-    return _DMA_IN if isinstance(op, Load) else _DMA_OUT
+    return _DMA_IN if type(op) is Load else _DMA_OUT
 
 
 _DMA_IN, _DMA_OUT = WaitFor(Engine.DMA_IN), WaitFor(Engine.DMA_OUT)
@@ -69,13 +69,13 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> Dependencies:
             buffer = access.buffer
             if buffer in writers:
                 _add_conflicts(needed, access, writers[buffer], engine)
-            if access.effect is Effect.WRITE:
+            if access.effect is WRITE:
                 if buffer in readers:
                     _add_conflicts(needed, access, readers[buffer], engine)
                 for other, earlier in tenants.before(buffer).items():
                     _latest(needed, other, earlier)
         for access in accesses:
-            buffer, history = access.buffer, readers if access.effect is Effect.READ else writers
+            buffer, history = access.buffer, readers if access.effect is READ else writers
             own = history.get(buffer)
             if own is None:
                 own = history[buffer] = {}
@@ -99,10 +99,10 @@ def with_reused_xram(found: Dependencies, program: RunProgram, addresses: Addres
     tenants = _Tenants(program, AddressMap(arena, addresses.size), len(set(found.engines)))
     result = list(found.needed)
     for position, (op, engine) in enumerate(zip(program.ops, found.engines, strict=True)):
-        outside = op.source if isinstance(op, Load) else op.target if isinstance(op, Store) else None
+        outside = op.source if type(op) is Load else op.target if type(op) is Store else None
         if outside is None or outside.buffer not in arena:
             continue
-        if outside.effect is Effect.WRITE:
+        if outside.effect is WRITE:
             needed = dict(result[position])
             for other, earlier in tenants.before(outside.buffer).items():
                 _latest(needed, other, earlier)

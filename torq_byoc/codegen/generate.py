@@ -169,10 +169,10 @@ def _fastest(orders: Iterable[_Order]) -> _Order:
 def _ordering(program: RunProgram, order: _Order, seconds: float) -> tuple[LedgerEntry, ...]:
     """What an order saved, by technique; the time that all orders took stands with the first cause of early loads."""
     ahead = order.ordered.ahead
-    before, after = order.ordered.program.traffic(), order.shared.program.traffic()
+    before, after = order.ordered.program.traffic, order.shared.program.traffic
     return (
         LedgerEntry("slice-split", 0.0, _side_by_side(program)),
-        LedgerEntry("clean-copies", 0.0, saving(program.traffic(), before)),
+        LedgerEntry("clean-copies", 0.0, saving(program.traffic, before)),
         LedgerEntry("double-buffering", 0.0, ahead.across_tiles),
         LedgerEntry("prefetch", seconds, ahead.across_nodes),
         LedgerEntry("share-programs", 0.0, saving(before, after)),
@@ -183,7 +183,7 @@ def _side_by_side(program: RunProgram) -> dict[str, int]:
     """Cycles that slices work beside the busiest one of their step."""
     steps: dict[int, list[int]] = {}
     for op in program.ops:
-        if isinstance(op, SliceRun):
+        if type(op) is SliceRun:
             steps.setdefault(op.step, []).append(op.cycles)
     return {"slice_cycles": sum(sum(cycles) - max(cycles) for cycles in steps.values())}
 
@@ -192,9 +192,9 @@ def _layer_bytes(program: RunProgram) -> dict[str, dict[str, int]]:
     """DMA bytes of every node by direction and by what was moved."""
     layers: dict[str, dict[str, int]] = {}
     for op in program.ops:
-        if isinstance(op, SliceRun):
+        if type(op) is SliceRun:
             continue
-        inward = isinstance(op, Load)
+        inward = type(op) is Load
         kind = program.buffers[(op.target if inward else op.source).buffer].kind.value
         entry = layers.setdefault(op.node, {})
         key = f"{'in' if inward else 'out'}_{kind}"

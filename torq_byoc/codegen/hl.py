@@ -2,7 +2,8 @@
 
 Every operand is a declared access (buffer, effect, region), so passes work on any operation without
 knowing it: a new kind of op is hoisted, shared or removed by virtue of what it says it reads and writes.
-Ops and their parts are structs rather than dataclasses: a compilation makes hundreds of thousands of them.
+Ops and their parts are structs rather than dataclasses: a compilation makes hundreds of thousands of them.  They are
+told apart by their exact type, since ``isinstance`` goes through the metaclass of structs where it says no.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Generic, TypeVar, final
 
 import msgspec
 import numpy as np
@@ -49,6 +51,10 @@ class Effect(Enum):
     __hash__ = object.__hash__
 
 
+READ, WRITE = Effect.READ, Effect.WRITE
+"""The members by themselves: reaching them through their class calls a function of ``enum``."""
+
+
 class Buffer(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A stretch of memory.  ``content`` is the image of a constant XRAM buffer (programs get theirs late)."""
 
@@ -70,7 +76,7 @@ class Access(msgspec.Struct, frozen=True, gc=False):
 
     def conflicts_with(self, other: Access) -> bool:
         """Whether the two accesses of one buffer must keep their order."""
-        if self.effect is Effect.READ and other.effect is Effect.READ:
+        if self.effect is READ and other.effect is READ:
             return False
         if self.region is None or other.region is None or self.tensor != other.tensor:
             return True
@@ -153,6 +159,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     granules: tuple[int, ...] = ()
 
 
+@final
 class Load(msgspec.Struct, frozen=True, gc=False):
     """XRAM to LRAM for a tile of a node, in a band of a fused group or in none (``ALONE``).
 
@@ -174,6 +181,7 @@ class Load(msgspec.Struct, frozen=True, gc=False):
         return (self.source, self.target)
 
 
+@final
 class Store(msgspec.Struct, frozen=True, gc=False):
     """LRAM to XRAM."""
 
@@ -191,6 +199,7 @@ class Store(msgspec.Struct, frozen=True, gc=False):
         return (self.source, self.target)
 
 
+@final
 class SliceCall(msgspec.Struct, frozen=True, gc=False):
     """A kernel call of one slice, not yet cut into programs: what passes work on (see ``programs``).
 
@@ -208,6 +217,7 @@ class SliceCall(msgspec.Struct, frozen=True, gc=False):
     copies: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
+@final
 class SliceRun(msgspec.Struct, frozen=True, gc=False):
     """One slice program: tasks [first, last) of the kernel call.
 
@@ -247,18 +257,20 @@ class HlProgram(Generic[OpT]):
         """The same buffers with another list of ops."""
         return replace(self, ops=tuple(ops))
 
+    @cached_property
     def traffic(self) -> dict[str, int]:
         """Transfers and bytes by direction, and jobs of the slices, as the pass ledger reports them."""
-        transfers: dict[type, list[Transfer]] = {Load: [], Store: []}
+        inward, outward = [], []
         for op in self.ops:
-            if isinstance(op, (Load, Store)):
-                transfers[type(op)].append(op.transfer)
-        inward, outward = ([one.nbytes if one.dims else one.run for one in transfers[kind]] for kind in (Load, Store))
+            if type(op) is Load:
+                inward.append(op.transfer)
+            elif type(op) is Store:
+                outward.append(op.transfer)
         return {
             "in_transfers": len(inward),
-            "in_bytes": sum(inward),
+            "in_bytes": sum([one.nbytes if one.dims else one.run for one in inward]),
             "out_transfers": len(outward),
-            "out_bytes": sum(outward),
+            "out_bytes": sum([one.nbytes if one.dims else one.run for one in outward]),
             "slice_jobs": len(self.ops) - len(inward) - len(outward),
         }
 

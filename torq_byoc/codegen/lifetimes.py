@@ -43,7 +43,7 @@ def all_fetches(program: RunProgram) -> list[Fetch]:
     loads: dict[int, Load] = {}
     cycles: Counter[int] = Counter()
     for op in program.ops:
-        if isinstance(op, Load):
+        if type(op) is Load:
             cycles[op.target.buffer] += op.cycles
             sources.setdefault(op.target.buffer, []).append(op.source)
             loads.setdefault(op.target.buffer, op)
@@ -51,7 +51,7 @@ def all_fetches(program: RunProgram) -> list[Fetch]:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for op in program.ops:
-        if isinstance(op, SliceRun):
+        if type(op) is SliceRun:
             starts.setdefault(op.node, op.step)
             for access in op.accesses:
                 first.setdefault(access.buffer, op.step)
@@ -68,7 +68,7 @@ def node_starts(program: RunProgram) -> dict[str, int]:
     """First step of every node."""
     starts: dict[str, int] = {}
     for op in program.ops:
-        if isinstance(op, SliceRun):
+        if type(op) is SliceRun:
             starts.setdefault(op.node, op.step)
     return starts
 
@@ -80,7 +80,7 @@ def fixed_lifetimes(program: RunProgram, fetches: Sequence[Fetch]) -> dict[int, 
     for op in program.ops:
         for access in op.accesses:
             buffer = access.buffer
-            if buffer in loaded or program.buffers[buffer].space is not Space.LRAM or isinstance(op, Load):
+            if buffer in loaded or program.buffers[buffer].space is not Space.LRAM or type(op) is Load:
                 continue
             known = lifetimes.get(buffer)
             lifetimes[buffer] = Lifetime(known.start if known else op.step, op.step)
@@ -96,7 +96,7 @@ def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[
     steps: dict[str, list[int]] = {}
     maker: dict[int, str] = {}
     for op in program.ops:
-        if isinstance(op, SliceRun):
+        if type(op) is SliceRun:
             if op.node not in steps or steps[op.node][-1] != op.step:
                 steps.setdefault(op.node, []).append(op.step)
             maker[op.invocation.output.buffer] = op.node
@@ -116,12 +116,12 @@ def _stores_with_end(program: RunProgram) -> Iterator[tuple[Store, int]]:
     """Stores in program order, with the slot in which each is done, one after the other, if the slices never wait."""
     work = [0] * (1 + max((op.step for op in program.ops), default=0))
     for op in program.ops:
-        if isinstance(op, SliceRun):
+        if type(op) is SliceRun:
             work[op.step] = max(work[op.step], op.cycles)
     ends = list(itertools.accumulate(work))
     done = 0
     for op in program.ops:
-        if isinstance(op, Store):
+        if type(op) is Store:
             done = max(done, ends[op.step]) + op.cycles
             yield op, min(bisect.bisect_left(ends, done), len(ends) - 1)
 
@@ -130,7 +130,7 @@ def stores_by_buffer(program: RunProgram) -> dict[int, list[Store]]:
     """Stores by the XRAM buffer that they fill, in program order."""
     stores: dict[int, list[Store]] = {}
     for op in program.ops:
-        if isinstance(op, Store):
+        if type(op) is Store:
             stores.setdefault(op.target.buffer, []).append(op)
     return stores
 

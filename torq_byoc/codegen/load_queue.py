@@ -154,8 +154,8 @@ def _cycles_by_step(program: RunProgram) -> tuple[list[int], list[int]]:
     slices: list[dict[int, int]] = [{} for _ in range(steps)]
     stores = [0] * steps
     for op in program.ops:
-        if isinstance(op, SliceRun):
+        if type(op) is SliceRun:
             slices[op.step][op.slice_index] = slices[op.step].get(op.slice_index, 0) + op.cycles
-        elif isinstance(op, Store):
+        elif type(op) is Store:
             stores[op.step] += op.cycles
     return [max(own.values(), default=0) for own in slices], stores

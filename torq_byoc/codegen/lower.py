@@ -16,7 +16,7 @@ from torq_byoc.codegen.share_programs import Images
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.encoding import encode_nss, nss_bytes
-from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice
+from torq_byoc.npu_model.isa import DMA_IN, DMA_OUT, DmaDescriptor, NssTask, Start, StartDma, StartSlice
 from torq_byoc.npu_model.program import Binding, NssBlock, Program, Segment
 from torq_byoc.npu_model.provenance import program_seal
 
@@ -78,9 +78,9 @@ def lower(
 
 
 def _start(op: Op, address: Mapping[int, int]) -> Start:
-    if isinstance(op, SliceRun):
+    if type(op) is SliceRun:
         return StartSlice(op.slice_index, address[op.program] + op.program_offset, op.program_bytes)
-    inward = isinstance(op, Load)
+    inward = type(op) is Load
     lram, xram = (op.target, op.source) if inward else (op.source, op.target)
     descriptor = DmaDescriptor(
         address[lram.buffer] + op.transfer.lram_offset,
@@ -88,7 +88,7 @@ def _start(op: Op, address: Mapping[int, int]) -> Start:
         op.transfer.run,
         op.transfer.dims,
     )
-    return StartDma(Engine.DMA_IN if inward else Engine.DMA_OUT, descriptor)
+    return StartDma(DMA_IN if inward else DMA_OUT, descriptor)
 
 
 def _place_blocks(
@@ -104,7 +104,7 @@ def _place_blocks(
     for index, block in enumerate(blocks):
         successor = placed[min(index + 1, len(placed) - 1)]
         fetch = StartDma(
-            Engine.DMA_IN,
+            DMA_IN,
             DmaDescriptor(successor.slot * config.nss_block_bytes, successor.address, successor.size),
         )
         tasks = tuple(

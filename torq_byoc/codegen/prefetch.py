@@ -87,7 +87,7 @@ def _early_loads(program: RunProgram, slots: Mapping[int, int]) -> EarlyLoads:
     starts = node_starts(program)
     counts = EarlyLoads({"early_transfers": 0, "early_bytes": 0}, {"early_transfers": 0, "early_bytes": 0})
     for op in program.ops:
-        if isinstance(op, Load) and slots.get(op.target.buffer, op.step) < op.step:
+        if type(op) is Load and slots.get(op.target.buffer, op.step) < op.step:
             before_node = slots[op.target.buffer] < starts.get(op.node, op.step)
             kind = counts.across_nodes if before_node else counts.across_tiles
             kind["early_transfers"] += 1
@@ -98,10 +98,10 @@ def _early_loads(program: RunProgram, slots: Mapping[int, int]) -> EarlyLoads:
 def _linear(program: RunProgram, slots: Mapping[int, int], reused: Mapping[int, int]) -> list[Op]:
     keyed: list[tuple[tuple[int, int, int], Op]] = []
     for position, op in enumerate(program.ops):
-        if isinstance(op, Load):
+        if type(op) is Load:
             if op.target.buffer in slots:
                 keyed.append(((slots[op.target.buffer], 0, position), op))
-        elif isinstance(op, SliceRun):
+        elif type(op) is SliceRun:
             keyed.append(((op.step, 1, position), renamed(op, reused)))
         else:
             keyed.append(((op.step, 2, position), op))

@@ -22,12 +22,13 @@ from msgspec.structs import replace
 from torq_byoc.codegen.call_forms import call_form, call_shape, first_elements, is_dense, node_kinds
 from torq_byoc.codegen.chunks import Chunk, program_chunks
 from torq_byoc.codegen.hl import (
+    READ,
+    WRITE,
     Access,
     Addresses,
     Buffer,
     BufferKind,
     CallProgram,
-    Effect,
     Invocation,
     Load,
     Op,
@@ -92,7 +93,7 @@ class _Cutter:
         self.chunks: dict[Hashable, list[Chunk]] = {}
         self.calls: dict[int, list[SliceCall]] = {}
         for op in program.ops:
-            if isinstance(op, SliceCall):
+            if type(op) is SliceCall:
                 self.calls.setdefault(op.step, []).append(op)
         self.parts = {step: self._parts(calls) for step, calls in self.calls.items()}
         self.first = self._numbered()
@@ -100,11 +101,11 @@ class _Cutter:
     def run(self) -> RunProgram:
         """Loads keep to the first program of their step, stores to its last."""
         for op in self.program.ops:
-            if isinstance(op, SliceCall):
+            if type(op) is SliceCall:
                 if op is self.calls[op.step][0]:
                     self._programs(op.step)
             else:
-                last = 0 if isinstance(op, Load) else len(self.parts.get(op.step, ())) - 1
+                last = 0 if type(op) is Load else len(self.parts.get(op.step, ())) - 1
                 step = self.first[op.step] + max(last, 0)
                 self.ops.append(op if step == op.step else replace(op, step=step))
         return RunProgram(tuple(self.buffers), tuple(self.ops), self.program.tensors)
@@ -183,13 +184,13 @@ class _Cutter:
                 call.tile,
                 step,
                 call.band,
-                Access(image, Effect.READ),
-                Access(program, Effect.WRITE),
+                Access(image, READ),
+                Access(program, WRITE),
                 Transfer(0, 0, total),
                 dma_cycles(total, self.config),
             )
         )
-        offset, executed = 0, Access(program, Effect.READ)
+        offset, executed = 0, Access(program, READ)
         for part in parts:
             chunk, own = part.chunk, part.call
             self.ops.append(

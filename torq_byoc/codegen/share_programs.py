@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.declare import program_sources
-from torq_byoc.codegen.hl import Access, Effect, Load, Op, SliceRun
+from torq_byoc.codegen.hl import READ, Access, Load, Op, SliceRun
 from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.needs import CELL_WORDS
 from torq_byoc.codegen.occupancy import span
@@ -48,7 +48,7 @@ def slice_programs(ordered: OrderedProgram, calls: CallImages) -> Images:
         table[buffer] = calls.config.lram_reserve + offset
     images: dict[int, bytearray] = {}
     for op in program.ops:
-        if not isinstance(op, SliceRun):
+        if type(op) is not SliceRun:
             continue
         source = sources[op.program]
         image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
@@ -72,7 +72,7 @@ def share_programs(ordered: OrderedProgram, images: Images, config: NpuConfig) -
     holders: dict[bytes, int] = {}
     renamed: dict[int, int] = {}
     for op in program.ops:
-        if not isinstance(op, SliceRun) or op.program in renamed:
+        if type(op) is not SliceRun or op.program in renamed:
             continue
         image = images[sources[op.program]]
         holder = holders.setdefault(image, op.program)
@@ -84,17 +84,17 @@ def share_programs(ordered: OrderedProgram, images: Images, config: NpuConfig) -
             holders[image] = op.program
     if not renamed:
         return ordered
-    ops = [_renamed(op, renamed) for op in program.ops if not (isinstance(op, Load) and op.target.buffer in renamed)]
+    ops = [_renamed(op, renamed) for op in program.ops if not (type(op) is Load and op.target.buffer in renamed)]
     offsets = {buffer: offset for buffer, offset in ordered.offsets.items() if buffer not in renamed}
     lifetimes = {buffer: places.life[buffer] for buffer in sorted(places.life)}
     return dataclasses.replace(ordered, program=program.with_ops(ops), lifetimes=lifetimes, offsets=offsets)
 
 
 def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
-    if not isinstance(op, SliceRun) or op.program not in renamed:
+    if type(op) is not SliceRun or op.program not in renamed:
         return op
     program = renamed[op.program]
-    return replace(op, program=program, accesses=(*op.accesses[:-1], Access(program, Effect.READ)))
+    return replace(op, program=program, accesses=(*op.accesses[:-1], Access(program, READ)))
 
 
 class _Places:

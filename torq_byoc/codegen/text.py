@@ -7,7 +7,7 @@ from torq_byoc.codegen.hl import Access, CallOp, CallProgram, Load, Op, RunProgr
 
 def format_program(program: CallProgram | RunProgram) -> str:
     """One line an op, and a heading with the traffic and, as far as they are known, the cycles of every engine."""
-    traffic = program.traffic()
+    traffic = program.traffic
     cycles: dict[str, int] = {}
     for op in program.ops:
         if isinstance(op, SliceCall):

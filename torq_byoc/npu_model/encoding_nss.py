@@ -15,7 +15,17 @@ import struct
 from collections.abc import Sequence
 
 from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, pack
-from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, StartSlice, WaitFor
+from torq_byoc.npu_model.isa import (
+    DMA_IN,
+    DMA_OUT,
+    DmaDescriptor,
+    Engine,
+    NssTask,
+    Start,
+    StartDma,
+    StartSlice,
+    WaitFor,
+)
 
 _KIND = "sequencer block"
 _MARK = 0xB5
@@ -61,7 +71,7 @@ def nss_bytes(tasks: Sequence[NssTask]) -> int:
 
 def start_bytes(start: Start) -> int:
     """Size of an encoded start in bytes."""
-    if isinstance(start, StartDma):
+    if type(start) is StartDma:
         return _DMA_START.size + _DIM.size * len(start.descriptor.dims)
     return _SLICE_START.size
 
@@ -96,9 +106,9 @@ def encode_start(start: Start) -> bytes:
     Raises:
         InternalError: a value does not fit its field.
     """
-    if isinstance(start, StartSlice):
+    if type(start) is StartSlice:
         return pack(_SLICE_START, "slice start", _SLICE_CODE, start.slice_index, start.address, start.size)
-    if start.engine not in (Engine.DMA_IN, Engine.DMA_OUT):
+    if start.engine is not DMA_IN and start.engine is not DMA_OUT:
         raise does_not_fit("transfer start", start.engine, "of a DMA engine")
     descriptor = start.descriptor
     code, dims, run = _CODE[start.engine], descriptor.dims, descriptor.run
@@ -115,7 +125,7 @@ def _decode_start(reader: Reader) -> Start:
     if code == _SLICE_CODE:
         address, size = reader.take(_SLICE)
         return StartSlice(number, address, size)
-    if code > _CODE[Engine.DMA_OUT]:
+    if code > _CODE[DMA_OUT]:
         raise reader.malformed(f"start code {code}")
     lram, xram, run = reader.take(_DMA)
     dims = tuple(reader.take(_DIM) for _ in range(number))

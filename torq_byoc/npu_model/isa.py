@@ -23,6 +23,7 @@ Lanes and group members at or beyond the loop's extent neither read nor write.
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from typing import final
 
 import msgspec
 
@@ -328,6 +329,10 @@ class Engine(Enum):
     __hash__ = object.__hash__
 
 
+DMA_IN, DMA_OUT, SLICE = Engine.DMA_IN, Engine.DMA_OUT, Engine.SLICE
+"""The members by themselves: reaching them through their class calls a function of ``enum``."""
+
+
 class DmaDescriptor(msgspec.Struct, frozen=True, gc=False):
     """One transfer between XRAM and LRAM.
 
@@ -349,6 +354,7 @@ class DmaDescriptor(msgspec.Struct, frozen=True, gc=False):
         return total
 
 
+@final
 class StartDma(msgspec.Struct, frozen=True, gc=False):
     """Start a transfer; ``engine`` is DMA_IN (XRAM to LRAM) or DMA_OUT."""
 
@@ -356,6 +362,7 @@ class StartDma(msgspec.Struct, frozen=True, gc=False):
     descriptor: DmaDescriptor
 
 
+@final
 class StartSlice(msgspec.Struct, frozen=True, gc=False):
     """Start a slice on the encoded ``SliceTask`` sequence of ``size`` bytes at an LRAM address."""
 

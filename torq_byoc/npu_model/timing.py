@@ -20,7 +20,7 @@ import msgspec
 
 from torq_byoc.errors import ScheduleError, require_known
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.isa import Agent, Engine, Op1, SliceTask, StartDma, WaitFor
+from torq_byoc.npu_model.isa import DMA_IN, DMA_OUT, SLICE, Agent, Engine, Op1, SliceTask, StartDma, WaitFor
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.trace import Job, Step, trace
 
@@ -93,7 +93,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 def track_name(engine: Engine, slice_index: int) -> str:
     """An engine's name in reports: "dma_in", "dma_out", "slice0", ..."""
-    return f"slice{slice_index}" if engine is Engine.SLICE else engine.value
+    return f"slice{slice_index}" if engine is SLICE else engine.value
 
 
 @dataclass(frozen=True)
@@ -108,24 +108,24 @@ class Timeline:
     @cached_property
     def both_slices_busy_cycles(self) -> int:
         """Cycles in which at least two slices run."""
-        return _covered(self._of({Engine.SLICE}), 2)
+        return _covered(self._of({SLICE}), 2)
 
     @cached_property
     def slice_busy_cycles(self) -> int:
         """Cycles in which at least one slice runs."""
-        return _covered(self._of({Engine.SLICE}), 1)
+        return _covered(self._of({SLICE}), 1)
 
     @cached_property
     def dma_busy_cycles(self) -> int:
         """Cycles in which at least one transfer runs."""
-        return _covered(self._of({Engine.DMA_IN, Engine.DMA_OUT}), 1)
+        return _covered(self._of({DMA_IN, DMA_OUT}), 1)
 
     @cached_property
     def hidden_dma_fraction(self) -> float:
         """Part of the cycles with a transfer in which a slice runs as well; 1.0 when nothing is transferred."""
         if not self.dma_busy_cycles:
             return 1.0
-        either = _covered(self._of({Engine.DMA_IN, Engine.DMA_OUT, Engine.SLICE}), 1)
+        either = _covered(self._of({DMA_IN, DMA_OUT, SLICE}), 1)
         return (self.dma_busy_cycles + self.slice_busy_cycles - either) / self.dma_busy_cycles
 
     def _of(self, engines: set[Engine]) -> list[Event]:
@@ -153,7 +153,7 @@ def simulate_timeline(
     for step in trace(program) if steps is None else steps:
         for job in step.jobs:
             clock.start(job)
-        clock.after_starts(sum(job.engine is Engine.SLICE for job in step.jobs))
+        clock.after_starts(sum(job.engine is SLICE for job in step.jobs))
         for wait in step.waits:
             clock.wait(wait)
     return clock.finish()
@@ -173,7 +173,7 @@ class _Clock:
         """Of the slice programs that have run."""
 
     def start(self, job: Job) -> None:
-        if isinstance(job.start, StartDma):
+        if type(job.start) is StartDma:
             fixed = self._config.pessimistic_transfer_cycles if self._profile is Profile.PESSIMISTIC else 0
             begin = self._bus.wait(job.engine, self._now)
             self._bus.start(job, begin, dma_cycles(job.nbytes, self._config) + fixed)
@@ -189,17 +189,17 @@ class _Clock:
         self._now += slices * _SLICE_START_CYCLES
 
     def wait(self, wait: WaitFor) -> None:
-        if wait.engine is Engine.SLICE:
+        if wait.engine is SLICE:
             self._now = max(self._now, self._slice_ends.get(wait.slice_index, 0))
         else:
             self._now = self._bus.wait(wait.engine, self._now)
 
     def finish(self) -> Timeline:
-        ends = [self._bus.wait(engine, self._now) for engine in (Engine.DMA_IN, Engine.DMA_OUT)]
+        ends = [self._bus.wait(engine, self._now) for engine in (DMA_IN, DMA_OUT)]
         events = {**self._events, **{event.job: event for event in self._bus.events}}
         total = max([self._now, *ends, *self._slice_ends.values()])
-        busy = {track_name(engine, 0): 0 for engine in (Engine.DMA_IN, Engine.DMA_OUT)}
-        busy |= {track_name(Engine.SLICE, number): 0 for number in range(self._config.slices)}
+        busy = {track_name(engine, 0): 0 for engine in (DMA_IN, DMA_OUT)}
+        busy |= {track_name(SLICE, number): 0 for number in range(self._config.slices)}
         for event in events.values():
             busy[event.track] = busy.get(event.track, 0) + event.end - event.start
         return Timeline(self._profile, tuple(events[job] for job in sorted(events)), total, busy)

@@ -13,7 +13,7 @@ import numpy as np
 
 from torq_byoc.errors import ProgramFormatError
 from torq_byoc.npu_model.encoding import decode_nss, decode_slice_program
-from torq_byoc.npu_model.isa import Engine, SliceTask, Start, StartDma, StartSlice, WaitFor
+from torq_byoc.npu_model.isa import DMA_IN, SLICE, Engine, SliceTask, Start, StartDma, StartSlice, WaitFor
 from torq_byoc.npu_model.program import NssBlock, Program
 from torq_byoc.npu_model.xram import XramMap
 
@@ -29,17 +29,17 @@ class Job(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def engine(self) -> Engine:
         """The engine that runs it."""
-        return self.start.engine if isinstance(self.start, StartDma) else Engine.SLICE
+        return self.start.engine if type(self.start) is StartDma else SLICE
 
     @property
     def slice_index(self) -> int:
         """The slice that runs it; 0 for other engines."""
-        return self.start.slice_index if isinstance(self.start, StartSlice) else 0
+        return self.start.slice_index if type(self.start) is StartSlice else 0
 
     @property
     def nbytes(self) -> int:
         """Bytes transferred; 0 for a slice job."""
-        return self.start.descriptor.nbytes if isinstance(self.start, StartDma) else 0
+        return self.start.descriptor.nbytes if type(self.start) is StartDma else 0
 
 
 class Step(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -98,14 +98,14 @@ class _Shadow:
 
     def start(self, index: int, start: Start) -> Job:
         """Follow a start: copy constants, or read the slice program."""
-        if isinstance(start, StartSlice):
+        if type(start) is StartSlice:
             code = self._code(f"slice program of job {index}", start.address, start.size)
             try:
                 return Job(index, start, code, decode_slice_program(code))
             except ProgramFormatError as error:
                 where = f"slice program of job {index}, {error.where}"
                 raise ProgramFormatError(error.what, where=where, why=error.why, remedy=error.remedy) from error
-        if start.engine is Engine.DMA_IN:
+        if start.engine is DMA_IN:
             self._load(start)
         return Job(index, start)
 

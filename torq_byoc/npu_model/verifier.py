@@ -188,7 +188,7 @@ class _Run:
         if access.problems:
             return
         self._in_buffers(job, access)
-        if isinstance(job.start, StartDma):
+        if type(job.start) is StartDma:
             for message in self._memory.transfer(job.start, access.region):
                 self.add("bounds", job.index, message)
         else:
@@ -217,7 +217,7 @@ class _Run:
         self._tenancies.begin(info, self._memory)
 
     def _access(self, job: Job) -> JobAccess:
-        if isinstance(job.start, StartDma):
+        if type(job.start) is StartDma:
             return transfer_access(job.start, self.program.config, self._xram)
         access = self._slices.access(job.start, job.tasks, job.code)
         if job.slice_index >= self.program.config.slices:

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
-from torq_byoc.npu_model.isa import Engine, StartDma
+from torq_byoc.npu_model.isa import DMA_IN, StartDma
 from torq_byoc.npu_model.program import JobInfo, Program
 from torq_byoc.npu_model.touched import Touched
 from torq_byoc.npu_model.trace import Job
@@ -86,11 +86,11 @@ class Tenancies:
 
     def _strays(self, job: Job, info: JobInfo, access: JobAccess) -> tuple[str, str]:
         """What the job reads, and what it writes, outside its buffers; empty where that is nothing."""
-        if not isinstance(job.start, StartDma):
+        if type(job.start) is not StartDma:
             reads = self._stray("reads", access.lram_reads, (*info.reads, *info.writes), _LRAM)
             return reads, self._stray("writes", access.lram_writes, info.writes, _LRAM)
         outside = Touched.all_of(*transfer_xram_bounds(job.start.descriptor))
-        if job.start.engine is Engine.DMA_IN:
+        if job.start.engine is DMA_IN:
             reads = self._stray("reads", outside, info.reads, _XRAM)
             return reads, self._stray("writes", access.lram_writes, info.writes, _LRAM)
         reads = self._stray("reads", access.lram_reads, info.reads, _LRAM)

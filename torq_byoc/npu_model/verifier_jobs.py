@@ -21,7 +21,7 @@ from torq_byoc.npu_model.footprint import (
     transfer_xram_bounds,
     without_bases,
 )
-from torq_byoc.npu_model.isa import Agent, DmaDescriptor, Engine, Ndl, Role, SliceTask, StartDma, StartSlice
+from torq_byoc.npu_model.isa import DMA_IN, Agent, DmaDescriptor, Ndl, Role, SliceTask, StartDma, StartSlice
 from torq_byoc.npu_model.limits import task_problems, transfer_problems
 from torq_byoc.npu_model.touched import NOTHING, Placed, Touched
 from torq_byoc.npu_model.xram import Region, XramMap
@@ -85,7 +85,7 @@ def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAcc
     if problems:
         return JobAccess(tuple(problems))
     low, high = descriptor.lram, descriptor.lram + descriptor.nbytes
-    incoming = start.engine is Engine.DMA_IN
+    incoming = start.engine is DMA_IN
     region = xram.find(descriptor)
     if region is None:
         first, end = transfer_xram_bounds(descriptor)

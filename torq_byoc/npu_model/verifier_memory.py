@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from torq_byoc.npu_model import intervals
-from torq_byoc.npu_model.isa import DmaDescriptor, Engine, StartDma
+from torq_byoc.npu_model.isa import DMA_OUT, DmaDescriptor, StartDma
 from torq_byoc.npu_model.program import Program
 from torq_byoc.npu_model.touched import Placed
 from torq_byoc.npu_model.xram import Region, XramMap
@@ -42,7 +42,7 @@ class Memory:
         lram = self._lram[descriptor.lram : descriptor.lram + descriptor.nbytes]
         if region is None:
             return
-        if start.engine is Engine.DMA_OUT:
+        if start.engine is DMA_OUT:
             target = region.strided(self._defined[region.start], descriptor)
             whole = self.holds(descriptor.lram, descriptor.lram + lram.size, DATA)
             target[...] = DATA if whole else (lram == DATA).reshape(target.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torq_byoc.npu_model.isa import Engine, WaitFor
+from torq_byoc.npu_model.isa import SLICE, Engine, WaitFor
 from torq_byoc.npu_model.touched import Touched, spans_meet
 from torq_byoc.npu_model.trace import Job
 from torq_byoc.npu_model.verifier_jobs import JobAccess
@@ -34,7 +34,7 @@ class InFlight:
 
     def wait(self, wait: WaitFor) -> None:
         """Everything the engine did is now ordered before what follows."""
-        index = wait.slice_index if wait.engine is Engine.SLICE else 0
+        index = wait.slice_index if wait.engine is SLICE else 0
         self._running.pop((wait.engine, index), None)
 
     def writer_of(self, start: int, end: int) -> int | None:

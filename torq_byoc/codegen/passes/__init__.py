@@ -85,15 +85,13 @@ def run_passes(
         observe: called with the name and the result of every pass that ran (IR dumps).
     """
     ledger = []
-    before = program.traffic()
     for name, apply in passes:
         if name in disabled:
             continue
         started = time.perf_counter()
-        program = apply(program)
-        after = program.traffic()
-        ledger.append(LedgerEntry(name, time.perf_counter() - started, saving(before, after)))
-        before = after
+        before, program = program, apply(program)
+        saved = saving(before.traffic, program.traffic)
+        ledger.append(LedgerEntry(name, time.perf_counter() - started, saved))
         if observe:
             observe(name, program)
     return program, tuple(ledger)

@@ -46,9 +46,9 @@ def eliminate_dead_stores(program: CallProgram) -> CallProgram:
     kept = []
     pending_reads: defaultdict[int, _Reads] = defaultdict(_Reads)
     for op in reversed(program.ops):
-        if isinstance(op, Store) and _is_dead(program, op, pending_reads):
+        if type(op) is Store and _is_dead(program, op, pending_reads):
             continue
-        if isinstance(op, Load):
+        if type(op) is Load:
             pending_reads[op.source.buffer].loads.append(op)
         kept.append(op)
     return program.with_ops(kept[::-1])

@@ -25,12 +25,12 @@ import msgspec
 
 from torq_byoc.codegen.hl import (
     ALONE,
+    WRITE,
     Access,
     Buffer,
     BufferKind,
     CallOp,
     CallProgram,
-    Effect,
     Load,
     PlacedOperand,
     SliceCall,
@@ -94,11 +94,11 @@ class _Rewriting:
             return self.program
         ops: list[CallOp] = []
         for op in self.program.ops:
-            if isinstance(op, SliceCall):
+            if type(op) is SliceCall:
                 ops.append(moved(op, self.places))
-            elif isinstance(op, Load) and op.target.buffer in self.places:
+            elif type(op) is Load and op.target.buffer in self.places:
                 ops += self.joined.pop(op.target.buffer, ())
-            elif not (isinstance(op, Store) and op.source.buffer in self.rephased):
+            elif not (type(op) is Store and op.source.buffer in self.rephased):
                 ops.append(op)
         return replace(self.program, buffers=tuple(self.buffers), ops=tuple(ops))
 
@@ -108,11 +108,11 @@ class _Rewriting:
             if op.band == ALONE:
                 continue
             band = bands.setdefault(op.band, _BandTraffic())
-            if isinstance(op, Store):
+            if type(op) is Store:
                 makers = band.made.setdefault(op.target.buffer, [])
                 if op.source.buffer not in makers:
                     makers.append(op.source.buffer)
-            elif isinstance(op, Load) and op.target.buffer in self.operands:
+            elif type(op) is Load and op.target.buffer in self.operands:
                 operand = self.operands[op.target.buffer]
                 seen = (op.source.buffer, operand.shape, operand.phases, operand.order)
                 band.loaded.setdefault(seen, {}).setdefault(op.target.buffer, op)
@@ -155,7 +155,7 @@ class _Rewriting:
             box = hull(box, self.operands[other].region)
         place = self._new(operand, box, operand.phases)
         transfers, read = fill(place, self.config)
-        source, target = msgspec.structs.replace(first.source, region=read), Access(place.buffer, Effect.WRITE)
+        source, target = msgspec.structs.replace(first.source, region=read), Access(place.buffer, WRITE)
         self.joined[buffer] = [
             msgspec.structs.replace(
                 first, source=source, target=target, transfer=one, cycles=dma_cycles(one.nbytes, self.config)

@@ -43,9 +43,9 @@ def in_place(program: CallProgram) -> CallProgram:
         return program
     ops: list[CallOp] = []
     for op in program.ops:
-        if isinstance(op, SliceCall):
+        if type(op) is SliceCall:
             ops += _placed(op, homes)
-        elif isinstance(op, Store) and op.source.buffer in homes:
+        elif type(op) is Store and op.source.buffer in homes:
             home = homes[op.source.buffer]
             transfer = replace(op.transfer, lram_offset=op.transfer.lram_offset + home.offset)
             ops.append(replace(op, source=replace(op.source, buffer=home.buffer), transfer=transfer))
@@ -59,14 +59,14 @@ class _Homes:
 
     def __init__(self, program: CallProgram) -> None:
         self.found: dict[int, _Home] = {}
-        self.loaded = {op.target.buffer for op in program.ops if isinstance(op, Load)}
-        self.stored = {op.source.buffer for op in program.ops if isinstance(op, Store)}
+        self.loaded = {op.target.buffer for op in program.ops if type(op) is Load}
+        self.stored = {op.source.buffer for op in program.ops if type(op) is Store}
         self.writers: dict[int, list[SliceCall]] = {}
         for op in program.ops:
-            if isinstance(op, SliceCall):
+            if type(op) is SliceCall:
                 self.writers.setdefault(op.invocation.output.buffer, []).append(op)
         for op in program.ops:
-            if isinstance(op, SliceCall):
+            if type(op) is SliceCall:
                 for which, shift in op.copies:
                     self._merge(op, which, shift)
 

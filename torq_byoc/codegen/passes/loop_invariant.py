@@ -36,10 +36,12 @@ def hoist_loop_invariant(program: CallProgram) -> CallProgram:
             previous[fill] = (kept[0], tile)
         else:
             previous[fill] = (buffer, tile)
+    if not names:
+        return program
     return program.with_ops(
-        renamed(op, names) if isinstance(op, SliceCall) else op
+        renamed(op, names) if type(op) is SliceCall else op
         for op in program.ops
-        if not (isinstance(op, Load) and op.target.buffer in names)
+        if not (type(op) is Load and op.target.buffer in names)
     )
 
 
@@ -50,15 +52,16 @@ def _fills(program: CallProgram) -> dict[int, tuple[int, _Fill]]:
     origin: dict[int, tuple[int, str, int, int]] = {}
     reader: dict[int, int] = {}
     for op in program.ops:
-        if isinstance(op, Store):
+        if type(op) is Store:
             versions[op.target.buffer] = versions.get(op.target.buffer, 0) + 1
-        elif isinstance(op, Load):
+        elif type(op) is Load:
             source = op.source.buffer
             transfers.setdefault(op.target.buffer, []).append(op.transfer)
             origin.setdefault(op.target.buffer, (op.tile, op.node, source, versions.get(source, 0)))
-        elif isinstance(op, SliceCall):
+        elif type(op) is SliceCall:
             for access in op.accesses:
-                reader.setdefault(access.buffer, op.slice_index)
+                if access.buffer not in reader:
+                    reader[access.buffer] = op.slice_index
     fills = {}
     for buffer, (tile, node, source, version) in origin.items():
         fills[buffer] = (tile, (node, source, version, tuple(transfers[buffer]), reader.get(buffer, 0)))

@@ -34,16 +34,18 @@ class KeepResident:
     def __call__(self, program: CallProgram) -> CallProgram:
         """Give every resident tensor its LRAM buffer, and leave out its loads and stores."""
         homes, buffers = self._homes(program)
+        if not homes:
+            return program
         places: dict[int, Placing] = {}
         kept: list[CallOp] = []
         for op in program.ops:
-            if isinstance(op, Load) and op.source.buffer in homes:
+            if type(op) is Load and op.source.buffer in homes:
                 places[op.target.buffer] = _in_whole(homes[op.source.buffer])
-            elif isinstance(op, Store) and op.target.buffer in homes:
+            elif type(op) is Store and op.target.buffer in homes:
                 places[op.source.buffer] = _in_whole(homes[op.target.buffer])
             else:
                 kept.append(op)
-        ops = [moved(op, places) if isinstance(op, SliceCall) else op for op in kept]
+        ops = [moved(op, places) if type(op) is SliceCall else op for op in kept]
         return replace(program, buffers=(*program.buffers, *buffers), ops=tuple(ops))
 
     def _homes(self, program: CallProgram) -> tuple[Mapping[int, int], list[Buffer]]:

@@ -18,6 +18,8 @@ Placing = Callable[[PlacedOperand], PlacedOperand]
 def moved(call: SliceCall, places: Mapping[int, Placing]) -> SliceCall:
     """The call with every operand that lies in one of the buffers placed anew."""
     old = call.invocation
+    if old.output.buffer not in places and not any([operand.buffer in places for operand in old.inputs]):
+        return call
     buffers: dict[int, int] = {}
 
     def placed(operand: PlacedOperand) -> PlacedOperand:
@@ -28,15 +30,16 @@ def moved(call: SliceCall, places: Mapping[int, Placing]) -> SliceCall:
         return new
 
     output, inputs = placed(old.output), tuple(map(placed, old.inputs))
-    if not buffers:
-        return call
     accesses = _exchanged(call.accesses, buffers)
     return replace(call, invocation=replace(old, output=output, inputs=inputs), accesses=accesses)
 
 
 def renamed(call: Called, names: Mapping[int, int]) -> Called:
     """The call with buffers exchanged for others that hold the same in the same places."""
-    if names.keys().isdisjoint([access.buffer for access in call.accesses]):
+    for access in call.accesses:
+        if access.buffer in names:
+            break
+    else:
         return call
     old = call.invocation
     inputs, constants = _exchanged(old.inputs, names), _exchanged(old.constants, names)
@@ -53,7 +56,7 @@ def placed_operands(program: CallProgram) -> dict[int, PlacedOperand]:
     """For every LRAM buffer that a kernel call reads or writes as a tile, that operand (the first one found)."""
     found: dict[int, PlacedOperand] = {}
     for op in program.ops:
-        if isinstance(op, SliceCall):
+        if type(op) is SliceCall:
             for operand in (op.invocation.output, *op.invocation.inputs):
                 found.setdefault(operand.buffer, operand)
     return found

@@ -24,14 +24,16 @@ def share_slices(program: CallProgram) -> CallProgram:
     """Merge tile buffers that the same transfers fill in the same step."""
     fills: dict[int, _Fill] = {}
     for op in program.ops:
-        if isinstance(op, Load):
+        if type(op) is Load:
             step, source, known = fills.get(op.target.buffer, (op.step, op.source.buffer, ()))
             fills[op.target.buffer] = (step, source, (*known, op.transfer))
     kept: dict[_Fill, int] = {}
     names = {buffer: kept.setdefault(fill, buffer) for buffer, fill in fills.items()}
     names = {buffer: holder for buffer, holder in names.items() if buffer != holder}
+    if not names:
+        return program
     return program.with_ops(
-        renamed(op, names) if isinstance(op, SliceCall) else op
+        renamed(op, names) if type(op) is SliceCall else op
         for op in program.ops
-        if not (isinstance(op, Load) and op.target.buffer in names)
+        if not (type(op) is Load and op.target.buffer in names)
     )
