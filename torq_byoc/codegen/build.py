@@ -14,12 +14,13 @@ import numpy as np
 
 from torq_byoc.codegen.hl import (
     ALONE,
+    READ,
+    WRITE,
     Access,
     Buffer,
     BufferKind,
     CallOp,
     CallProgram,
-    Effect,
     Invocation,
     Load,
     PlacedConstant,
@@ -77,6 +78,23 @@ class Granules(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
+@dataclass(frozen=True)
+class _Incoming:
+    """A box of a tensor on its way in.
+
+    Attributes:
+        place: where it lies in its buffer, which has no number yet.
+        nbytes: of that buffer.
+        transfers: what brings it there, each with its cycles.
+        read: the part of the tensor that they read (``tile_places.fill``).
+    """
+
+    place: PlacedOperand
+    nbytes: int
+    transfers: tuple[tuple[Transfer, int], ...]
+    read: Region | None
+
+
 class _Builder:
     def __init__(self, graph: OpGraph, schedule: Schedule, config: NpuConfig) -> None:
         self.graph, self.schedule, self.config = graph, schedule, config
@@ -88,6 +106,7 @@ class _Builder:
         self.bands = 0
         self.tiles: Counter[str] = Counter()
         self.xram: dict[str, int] = {}
+        self.incoming: dict[tuple[str, tuple[int, int], Region], _Incoming] = {}
 
     def program(self) -> CallProgram:
         plans = {plan.node: plan for plan in self.schedule.nodes}
@@ -165,13 +184,11 @@ class _Builder:
         node = context.node
         info = self.graph.tensors[node.output]
         writes = tile.portion is None or tile.portion.last
-        if writes:
-            output = self._tile_buffer(f"{node.name}/out", node.output, tile.output, Layout())
-        else:
-            output = absent_place(info.shape, info.dtype, tile.output)
+        output = self._result(node, tile.output) if writes else absent_place(info.shape, info.dtype, tile.output)
         reads = [self._reads(context, part, tile) for part in tile.parts]
         inputs = [self._inputs(context, which, tile, reads) for which in range(len(context.tensor_inputs))]
-        constants = [self._constants(context, which, tile) for which in range(len(context.constants))]
+        needed = [[needed_granules(constant, part) for part in tile.parts] for constant in context.constants]
+        constants = [self._constants(context, which, tile, own) for which, own in enumerate(needed)]
         for index, part in enumerate(tile.parts):
             invocation = Invocation(
                 node.name,
@@ -181,7 +198,7 @@ class _Builder:
                 tuple(constant[index] for constant in constants),
                 tile.portion,
                 tuple([region.start for region in reads[index]]),
-                tuple([needed_granules(constant, part).first for constant in context.constants]),
+                tuple([own[index].first for own in needed]),
             )
             operands = self._operands(context, invocation, reads[index])
             copies = context.copies if tile.portion is None else ()
@@ -210,30 +227,42 @@ class _Builder:
     def _input(self, context: _NodeContext, which: int, region: Region) -> PlacedOperand:
         node = context.node
         name = node.inputs[context.tensor_inputs[which]]
-        info = self.graph.tensors[name]
         if region.size == 0:
+            info = self.graph.tensors[name]
             return absent_place(info.shape, info.dtype, region)
-        placed = self._tile_buffer(f"{node.name}/{name}", name, region, context.layouts[which])
-        transfers, read = fill(placed, self.config)
-        self._loads(
-            node, Access(self._xram_tensor(self.roots[name]), Effect.READ, name, read), placed.buffer, transfers
-        )
-        return placed
+        box = self._box(name, context.layouts[which].phases, region)
+        buffer = self._new_buffer(f"{node.name}/{name}", Space.LRAM, box.nbytes, BufferKind.ACTIVATION)
+        source = Access(self._xram_tensor(self.roots[name]), READ, name, box.read)
+        self._loads(node, source, buffer, box.transfers)
+        return msgspec.structs.replace(box.place, buffer=buffer)
 
-    def _tile_buffer(self, label: str, tensor: str, region: Region, layout: Layout) -> PlacedOperand:
-        info = self.graph.tensors[tensor]
-        place = tile_place(
-            len(self.buffers), info.shape, info.dtype, region, layout.phases, self.orders.get(tensor, ())
-        )
-        self._new_buffer(label, Space.LRAM, place_bytes(place), BufferKind.ACTIVATION)
+    def _box(self, name: str, phases: tuple[int, int], region: Region) -> _Incoming:
+        """A box of a tensor; slices and tiles ask for the same ones again."""
+        key = (name, phases, region)
+        if key not in self.incoming:
+            info = self.graph.tensors[name]
+            place = tile_place(-1, info.shape, info.dtype, region, phases, self.orders.get(name, ()))
+            transfers, read = fill(place, self.config)
+            self.incoming[key] = _Incoming(place, place_bytes(place), self._timed(transfers), read)
+        return self.incoming[key]
+
+    def _timed(self, transfers: Sequence[Transfer]) -> tuple[tuple[Transfer, int], ...]:
+        return tuple([(transfer, dma_cycles(transfer.nbytes, self.config)) for transfer in transfers])
+
+    def _result(self, node: Node, region: Region) -> PlacedOperand:
+        """A buffer for a tile of a node's output."""
+        info = self.graph.tensors[node.output]
+        order = self.orders.get(node.output, ())
+        place = tile_place(len(self.buffers), info.shape, info.dtype, region, order=order)
+        self._new_buffer(f"{node.name}/out", Space.LRAM, place_bytes(place), BufferKind.ACTIVATION)
         return place
 
-    def _constants(self, context: _NodeContext, which: int, tile: Tile) -> list[PlacedConstant]:
-        """A packed constant for every slice."""
-        constant = context.constants[which]
-        granules = needed_granules(constant, tile.packed or tile.output)
-        whole = [needed_granules(constant, part) == granules for part in tile.parts]
-        return _for_slices(whole, lambda: self._constant(context, which, tile, granules))
+    def _constants(
+        self, context: _NodeContext, which: int, tile: Tile, needed: Sequence[Granules]
+    ) -> list[PlacedConstant]:
+        """A packed constant for every slice, given what each needs of it."""
+        granules = needed_granules(context.constants[which], tile.packed or tile.output)
+        return _for_slices([own == granules for own in needed], lambda: self._constant(context, which, tile, granules))
 
     def _constant(self, context: _NodeContext, which: int, tile: Tile, granules: Granules) -> PlacedConstant:
         """Granules of a constant, or of each the pieces that belong to the tile's portion."""
@@ -247,25 +276,24 @@ class _Builder:
         count = granules.count
         name = f"{context.node.name}/{constant.name}"
         target = self._new_buffer(name, Space.LRAM, count * nbytes, BufferKind.WEIGHTS)
-        source = Access(context.constant_buffers[which], Effect.READ)
+        source = Access(context.constant_buffers[which], READ)
         whole = Transfer(0, offset, count * nbytes)
         pieces = Transfer(0, offset, nbytes, ((count, granule_bytes),))
-        self._loads(context.node, source, target, [whole if count == 1 or nbytes == granule_bytes else pieces])
+        transfer = whole if count == 1 or nbytes == granule_bytes else pieces
+        self._loads(context.node, source, target, self._timed([transfer]))
         return PlacedConstant(target, granules.first, count, nbytes)
 
-    def _loads(self, node: Node, source: Access, target: int, transfers: Sequence[Transfer]) -> None:
-        write = Access(target, Effect.WRITE)
-        for transfer in transfers:
-            cycles = dma_cycles(transfer.nbytes, self.config)
-            self.ops.append(
-                Load(node.name, self.tiles[node.name], self.step, self.band, source, write, transfer, cycles)
-            )
+    def _loads(self, node: Node, source: Access, target: int, transfers: Sequence[tuple[Transfer, int]]) -> None:
+        write, tile = Access(target, WRITE), self.tiles[node.name]
+        for transfer, cycles in transfers:
+            self.ops.append(Load(node.name, tile, self.step, self.band, source, write, transfer, cycles))
 
     def _store(self, node: Node, region: Region, output: PlacedOperand) -> None:
-        source = Access(output.buffer, Effect.READ, node.output, region)
-        target = Access(self._xram_tensor(self.roots[node.output]), Effect.WRITE, node.output, region)
-        for transfer in dense_transfers(xram_strides(output), region, output.dtype.size, self.config):
-            cycles = dma_cycles(transfer.nbytes, self.config)
+        source = Access(output.buffer, READ, node.output, region)
+        target = Access(self._xram_tensor(self.roots[node.output]), WRITE, node.output, region)
+        for transfer, cycles in self._timed(
+            dense_transfers(xram_strides(output), region, output.dtype.size, self.config)
+        ):
             self.ops.append(Store(node.name, self.step, self.band, source, target, transfer, cycles))
 
     def _operands(self, context: _NodeContext, invocation: Invocation, reads: Sequence[Region]) -> tuple[Access, ...]:
@@ -273,14 +301,14 @@ class _Builder:
         node = context.node
         accesses = []
         if invocation.output.buffer >= 0:
-            accesses.append(Access(invocation.output.buffer, Effect.WRITE, node.output, invocation.region))
+            accesses.append(Access(invocation.output.buffer, WRITE, node.output, invocation.region))
         for position, operand, region in zip(context.tensor_inputs, invocation.inputs, reads, strict=True):
             if operand.buffer < 0 or not region.size:
                 continue
             if context.kernel.reads_whole_rows:
                 region = Region((*region.start[:-1], 0), (*region.extent[:-1], operand.shape[-1]))
-            accesses.append(Access(operand.buffer, Effect.READ, node.inputs[position], region))
-        accesses += [Access(constant.buffer, Effect.READ) for constant in invocation.constants]
+            accesses.append(Access(operand.buffer, READ, node.inputs[position], region))
+        accesses += [Access(constant.buffer, READ) for constant in invocation.constants]
         return tuple(accesses)
 
 
