@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.dependencies import AddressMap
-from torq_byoc.codegen.hl import READ, BufferKind, Load, Op, RunProgram, SliceRun, Space
+from torq_byoc.codegen.hl import READ, BufferKind, Load, RunProgram, SliceRun, Space
 from torq_byoc.codegen.sequence import SequencedBlock
-from torq_byoc.npu_model.isa import NssTask, Start
+from torq_byoc.npu_model.isa import NssTask
 from torq_byoc.npu_model.program import DeclaredBuffer, JobInfo
-from torq_byoc.npu_model.provenance import job_seal
+from torq_byoc.npu_model.provenance import JobSeals
 
+_KIND = {kind: kind.value for kind in BufferKind}
 _SPACE = {Space.LRAM: "lram", Space.XRAM: "xram"}
 
 
@@ -52,32 +53,41 @@ def declare(
         tasks: the sequencer tasks of every block, all addresses known.
         code: image of the XRAM program buffer behind every LRAM program buffer.
     """
-    used = list(dict.fromkeys(access.buffer for op in program.ops for access in op.accesses))
-    numbers = {index: number for number, index in enumerate(used)}
+    numbers: dict[int, int] = {}
+    for op in program.ops:
+        for access in op.accesses:
+            if access.buffer not in numbers:
+                numbers[access.buffer] = len(numbers)
     buffers = tuple(
-        DeclaredBuffer(_SPACE[program.buffers[index].space], addresses.address[index], program.buffers[index].nbytes)
-        for index in used
+        [
+            DeclaredBuffer(
+                _SPACE[program.buffers[index].space], addresses.address[index], program.buffers[index].nbytes
+            )
+            for index in numbers
+        ]
     )
+    seals = JobSeals()
     jobs = []
     for block, listed in zip(blocks, tasks, strict=True):
         starts = [start for task in listed for start in task.starts]
         for position, start in zip(block.jobs, starts, strict=True):
             if position < 0:
-                jobs.append(JobInfo("", "nss", (), (), job_seal(start)))
+                jobs.append(JobInfo("", "nss", (), (), seals.of(start)))
+                continue
+            op = program.ops[position]
+            if type(op) is SliceRun:
+                own = code[op.program][op.program_offset : op.program_offset + op.program_bytes]
+                jobs.append(_slice_job(op, numbers, seals.of(start, own)))
             else:
-                jobs.append(_job(program, program.ops[position], start, numbers, code))
+                reads, writes = op.source.buffer, op.target.buffer
+                kind = _KIND[program.buffers[writes if type(op) is Load else reads].kind]
+                jobs.append(JobInfo(op.node, kind, (numbers[reads],), (numbers[writes],), seals.of(start)))
     return Declarations(buffers, tuple(jobs))
 
 
-def _job(program: RunProgram, op: Op, start: Start, numbers: Mapping[int, int], code: Mapping[int, bytes]) -> JobInfo:
+def _slice_job(op: SliceRun, numbers: Mapping[int, int], seal: str) -> JobInfo:
     reads: dict[int, None] = {}
     writes: dict[int, None] = {}
     for access in op.accesses:
         (reads if access.effect is READ else writes)[numbers[access.buffer]] = None
-    if type(op) is SliceRun:
-        kind = "slice"
-        seal = job_seal(start, code[op.program][op.program_offset : op.program_offset + op.program_bytes])
-    else:
-        kind = program.buffers[(op.target if type(op) is Load else op.source).buffer].kind.value
-        seal = job_seal(start)
-    return JobInfo(op.node, kind, tuple(reads), tuple(writes), seal)
+    return JobInfo(op.node, "slice", tuple(reads), tuple(writes), seal)

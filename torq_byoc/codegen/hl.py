@@ -31,6 +31,8 @@ class Space(Enum):
     XRAM = "xram"
     LRAM = "lram"
 
+    __hash__ = object.__hash__
+
 
 class BufferKind(Enum):
     """What a buffer holds; decides its XRAM section and how its traffic is reported."""
@@ -40,6 +42,8 @@ class BufferKind(Enum):
     ACTIVATION = "activation"
     WEIGHTS = "weights"
     PROGRAM = "program"
+
+    __hash__ = object.__hash__
 
 
 class Effect(Enum):

@@ -28,6 +28,23 @@ def job_seal(start: Start, code: bytes = b"") -> str:
     return _digest(_ALONE + encode_start(start) + code)
 
 
+class JobSeals:
+    """The seals of many starts: a slice runs a program that stays in its place again and again."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Start, bytes], str] = {}
+
+    def of(self, start: Start, code: bytes = b"") -> str:
+        """``job_seal``."""
+        if not code:
+            return job_seal(start)
+        key = (start, code)
+        seal = self._known.get(key)
+        if seal is None:
+            seal = self._known[key] = job_seal(start, code)
+        return seal
+
+
 def program_seal(program: Program) -> str:
     """The seal of machine, bindings, arena, buffers, job list and weights; ``Program.seal`` has no part in it."""
     declared = (

@@ -31,7 +31,7 @@ from torq_byoc.errors import ProgramFormatError, VerificationError
 from torq_byoc.npu_model.isa import StartDma
 from torq_byoc.npu_model.partials import CarriedSums
 from torq_byoc.npu_model.program import Program
-from torq_byoc.npu_model.provenance import job_seal, program_seal
+from torq_byoc.npu_model.provenance import JobSeals, program_seal
 from torq_byoc.npu_model.trace import Job, Step, trace
 from torq_byoc.npu_model.verifier_buffers import Tenancies
 from torq_byoc.npu_model.verifier_jobs import JobAccess, SliceJobs, transfer_access
@@ -125,7 +125,7 @@ class _Run:
     def __init__(self, program: Program, xram: XramMap, *, buffers: bool, seals: bool) -> None:
         self.program = program
         self.violations: list[Violation] = []
-        self._seals = seals
+        self._seals = JobSeals() if seals else None
         self._tenancies = Tenancies(program) if buffers else None
         self._xram = xram
         self._memory = Memory(program, xram)
@@ -158,7 +158,7 @@ class _Run:
             self.add("engine", index, "nothing waits for it to end")
         if self._jobs != len(self.program.jobs):
             self.add("program", None, f"{self._jobs} starts, {len(self.program.jobs)} job descriptions")
-        if self._seals and program_seal(self.program) != self.program.seal:
+        if self._seals is not None and program_seal(self.program) != self.program.seal:
             self.add("seal", None, "bindings, buffers, job list or weights are not those that were declared")
         for name, missing in self._memory.undefined_outputs():
             self.add("output", None, f"{missing} bytes of output {name!r} are never written")
@@ -182,8 +182,8 @@ class _Run:
             self.add(rule, job.index, message)
         for message in self._flight.start(job, access):
             self.add("engine" if message.startswith("the engine") else "order", job.index, message)
-        if self._seals:
-            self._sealed(job)
+        if self._seals is not None:
+            self._sealed(job, self._seals)
         self._carried(job)
         if access.problems:
             return
@@ -194,10 +194,10 @@ class _Run:
         else:
             self._run_slice(job, access)
 
-    def _sealed(self, job: Job) -> None:
+    def _sealed(self, job: Job, seals: JobSeals) -> None:
         if job.index >= len(self.program.jobs):
             return
-        if job_seal(job.start, job.code) != self.program.jobs[job.index].seal:
+        if seals.of(job.start, job.code) != self.program.jobs[job.index].seal:
             self.add("seal", job.index, "it is not the job that was declared here")
 
     def _carried(self, job: Job) -> None:

@@ -25,6 +25,7 @@ class Memory:
     def __init__(self, program: Program, xram: XramMap) -> None:
         self._kinds = bytearray(program.config.lram_bytes)
         self._lram = np.frombuffer(self._kinds, np.uint8)
+        self._alike = [memoryview(bytes([kind]) * len(self._kinds)) for kind in range(4)]
         self._origin = np.zeros(2, np.int64)
         self._slot_bytes = program.config.nss_block_bytes
         self._defined = {
@@ -103,7 +104,9 @@ class Memory:
         return self._first_other(start, end, kind) is None
 
     def _first_other(self, start: int, end: int, kind: int) -> int | None:
-        """The first LRAM byte of a stretch that is not of a kind, or None: each other kind is looked for."""
+        """The first LRAM byte of a stretch that is not of a kind, or None."""
+        if self._kinds.startswith(self._alike[kind][: end - start], start):
+            return None
         first = None
         for other in _OTHERS[kind]:
             place = self._kinds.find(other, start, end)
