@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,57 +58,55 @@ def dependencies(program: RunProgram, addresses: AddressMap) -> Dependencies:
         addresses: of buffers that may have had other tenants; those left out have a place of their own.
     """
     engines = [engine_of(op) for op in program.ops]
-    tenants = _Tenants(program, addresses, len(set(engines)))
+    tenants = _Tenants(program, addresses, engines)
     readers: _History = {}
     writers: _History = {}
     result: list[dict[WaitFor, int]] = []
     for position, (op, engine) in enumerate(zip(program.ops, engines, strict=True)):
-        needed: dict[WaitFor, int] = {}
+        number = tenants.numbers[engine]
+        needed: dict[int, int] = {}
         accesses = op.accesses
         for access in accesses:
             buffer = access.buffer
             if buffer in writers:
-                _add_conflicts(needed, access, writers[buffer], engine)
+                _add_conflicts(needed, access, writers[buffer], number)
             if access.effect is WRITE:
                 if buffer in readers:
-                    _add_conflicts(needed, access, readers[buffer], engine)
-                for other, earlier in tenants.before(buffer).items():
-                    _latest(needed, other, earlier)
+                    _add_conflicts(needed, access, readers[buffer], number)
+                _add_latest(needed, tenants.before(buffer))
         for access in accesses:
             buffer, history = access.buffer, readers if access.effect is READ else writers
             own = history.get(buffer)
             if own is None:
                 own = history[buffer] = {}
-            if engine in own:
-                own[engine].append((position, access))
+            if number in own:
+                own[number].append((position, access))
             else:
-                own[engine] = [(position, access)]
-            tenants.record(buffer, engine, position)
-        needed.pop(engine, None)
-        result.append(needed)
+                own[number] = [(position, access)]
+            tenants.record(buffer, number, position)
+        result.append(tenants.named(needed, number))
     return Dependencies(engines, result)
 
 
-_History = dict[int, dict[WaitFor, list[tuple[int, Access]]]]
-"""Accesses of every buffer, by engine, each with the position of its op."""
+_History = dict[int, dict[int, list[tuple[int, Access]]]]
+"""Accesses of every buffer, by the number of the engine, each with the position of its op."""
 
 
 def with_reused_xram(found: Dependencies, program: RunProgram, addresses: AddressMap) -> Dependencies:
     """Dependencies found without addresses in XRAM, with those of stores on what was in the arena before."""
     arena = {b: at for b, at in addresses.address.items() if _in_arena(program.buffers[b])}
-    tenants = _Tenants(program, AddressMap(arena, addresses.size), len(set(found.engines)))
+    tenants = _Tenants(program, AddressMap(arena, addresses.size), found.engines)
     result = list(found.needed)
     for position, (op, engine) in enumerate(zip(program.ops, found.engines, strict=True)):
         outside = op.source if type(op) is Load else op.target if type(op) is Store else None
         if outside is None or outside.buffer not in arena:
             continue
+        number = tenants.numbers[engine]
         if outside.effect is WRITE:
-            needed = dict(result[position])
-            for other, earlier in tenants.before(outside.buffer).items():
-                _latest(needed, other, earlier)
-            needed.pop(engine, None)
-            result[position] = needed
-        tenants.record(outside.buffer, engine, position)
+            needed = {tenants.numbers[other]: earlier for other, earlier in result[position].items()}
+            _add_latest(needed, tenants.before(outside.buffer))
+            result[position] = tenants.named(needed, number)
+        tenants.record(outside.buffer, number, position)
     return Dependencies(found.engines, result)
 
 
@@ -117,11 +115,11 @@ def _in_arena(buffer: Buffer) -> bool:
 
 
 def _add_conflicts(
-    needed: dict[WaitFor, int], access: Access, history: Mapping[WaitFor, Sequence[tuple[int, Access]]], engine: WaitFor
+    needed: dict[int, int], access: Access, history: Mapping[int, Sequence[tuple[int, Access]]], engine: int
 ) -> None:
     """Note the latest of the accesses by each other engine that must come before this one."""
     for other, past in history.items():
-        if other is engine:
+        if other == engine:
             continue
         known = needed.get(other, -1)
         for earlier, before in reversed(past):
@@ -132,49 +130,48 @@ def _add_conflicts(
                 break
 
 
-def _latest(needed: dict[WaitFor, int], engine: WaitFor, position: int) -> None:
-    if needed.get(engine, -1) < position:
-        needed[engine] = position
+def _add_latest(needed: dict[int, int], others: Mapping[int, int]) -> None:
+    for engine, position in others.items():
+        if needed.get(engine, -1) < position:
+            needed[engine] = position
 
 
 class _Tenants:
     """Finds, for a buffer, the last accesses of the buffers that held its addresses before it.
 
-    Each memory is a row of cells, as large as the placement of its buffers allows; a cell remembers the last access
-    by each engine, whichever buffer was there: one row of numbers an engine, in the order in which engines come first.
+    The memories are a row of cells, as large as the placement of their buffers allows; a cell remembers the last access
+    by each engine, whichever buffer was there: one row of positions an engine.  Engines are ``numbers`` in here, in the
+    order in which they come first.
     """
 
-    def __init__(self, program: RunProgram, addresses: AddressMap, engines: int) -> None:
-        self.cells: dict[int, tuple[bool, slice]] = {}
-        self.count: dict[bool, int] = {}
-        for lram in (False, True):
-            members = [b for b in addresses.address if (program.buffers[b].space is Space.LRAM) == lram]
-            self._divide(members, lram, addresses)
-        self.last = {lram: np.full((engines, count), -1, np.int64) for lram, count in self.count.items()}
-        self.rows: dict[bool, dict[WaitFor, int]] = {False: {}, True: {}}
-        self.known: dict[int, dict[WaitFor, int]] = {}
+    def __init__(self, program: RunProgram, addresses: AddressMap, engines: Iterable[WaitFor]) -> None:
+        self.engines = list(dict.fromkeys(engines))
+        self.numbers = {engine: number for number, engine in enumerate(self.engines)}
+        self.cells: dict[int, slice] = {}
+        count = 0
+        for space in Space:
+            members = [b for b in addresses.address if program.buffers[b].space is space]
+            count = self._divide(members, addresses, count)
+        self.last = np.full((len(self.engines), count), -1, np.int64)
+        self.known: dict[int, dict[int, int]] = {}
 
-    def _divide(self, members: Sequence[int], lram: bool, addresses: AddressMap) -> None:
-        """Number the stretches between the starts of buffers: two buffers share a byte when they share one of these."""
-        starts = np.unique(np.array([addresses.address[buffer] for buffer in members], np.int64))
+    def _divide(self, members: Sequence[int], addresses: AddressMap, count: int) -> int:
+        """Number the stretches between the starts of buffers, from ``count`` on, and return how many there are then:
+        two buffers share a byte when they share one of these."""
         low = np.array([addresses.address[buffer] for buffer in members], np.int64)
         high = low + np.array([addresses.size[buffer] for buffer in members], np.int64)
-        first, end = np.searchsorted(starts, low).tolist(), np.searchsorted(starts, high).tolist()
-        self.cells |= {b: (lram, slice(*bounds)) for b, *bounds in zip(members, first, end, strict=True)}
-        self.count[lram] = len(starts)
+        starts = np.unique(low)
+        first, end = (count + np.searchsorted(starts, edge) for edge in (low, high))
+        self.cells |= {b: slice(*bounds) for b, *bounds in zip(members, first.tolist(), end.tolist(), strict=True)}
+        return count + len(starts)
 
-    def record(self, buffer: int, engine: WaitFor, position: int) -> None:
-        found = self.cells.get(buffer)
-        if found is None:
-            return
-        lram, cells = found
-        rows = self.rows[lram]
-        row = rows.get(engine)
-        if row is None:
-            row = rows[engine] = len(rows)
-        self.last[lram][row, cells] = position
+    def record(self, buffer: int, engine: int, position: int) -> None:
+        """Note an access to a buffer."""
+        cells = self.cells.get(buffer)
+        if cells is not None:
+            self.last[engine, cells] = position
 
-    def before(self, buffer: int) -> Mapping[WaitFor, int]:
+    def before(self, buffer: int) -> Mapping[int, int]:
         """Last access by each engine of every earlier buffer at these addresses.
 
         All earlier tenants are finished, in program order, when the buffer is first written.
@@ -184,12 +181,15 @@ class _Tenants:
             known = self.known[buffer] = self._before(buffer)
         return known
 
-    def _before(self, buffer: int) -> dict[WaitFor, int]:
+    def _before(self, buffer: int) -> dict[int, int]:
         if buffer not in self.cells:
             return {}
-        lram, cells = self.cells[buffer]
-        latest = np.maximum.reduce(self.last[lram][:, cells], axis=1, initial=-1).tolist()
-        return {engine: latest[row] for engine, row in self.rows[lram].items() if latest[row] >= 0}
+        latest = np.maximum.reduce(self.last[:, self.cells[buffer]], axis=1, initial=-1).tolist()
+        return {engine: position for engine, position in enumerate(latest) if position >= 0}
+
+    def named(self, needed: Mapping[int, int], engine: int) -> dict[WaitFor, int]:
+        """What an op of an engine needs of the others, by their names."""
+        return {self.engines[other]: position for other, position in needed.items() if other != engine}
 
 
 def start_times(ops: Sequence[Op], found: Dependencies) -> list[int]:
