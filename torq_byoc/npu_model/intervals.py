@@ -94,13 +94,14 @@ def first_common(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:
     """The first interval of bytes that are in both sets, or None."""
     if not len(left) or not len(right) or left[-1, 1] <= right[0, 0] or right[-1, 1] <= left[0, 0]:
         return None
-    before = np.searchsorted(right[:, 0], left[:, 1], side="left") - 1
-    hits = np.flatnonzero((before >= 0) & (right[np.maximum(before, 0), 1] > left[:, 0]))
+    begun = right[:, 0].searchsorted(left[:, 1])
+    over = right[:, 1].searchsorted(left[:, 0], side="right")
+    hits = (begun > over).nonzero()[0]
     if not hits.size:
         return None
-    start, end = left[hits[0]]
-    other = int(np.searchsorted(right[:, 1], start, side="right"))
-    return max(int(start), int(right[other, 0])), min(int(end), int(right[other, 1]))
+    start, end = left[hits[0]].tolist()
+    low, high = right[over[hits[0]]].tolist()
+    return max(start, low), min(end, high)
 
 
 def first_outside(inner: np.ndarray, outer: np.ndarray) -> tuple[int, int] | None:

@@ -74,20 +74,24 @@ class CarriedSums:
     def __init__(self) -> None:
         self._left: Layout | None = None
 
-    def task(self, task: SliceTask) -> Iterator[str]:
-        """Take the next task of the slice; yields what is wrong with its partial sums."""
+    def task(self, task: SliceTask) -> list[str]:
+        """Take the next task of the slice, and say what is wrong with its partial sums."""
         left, self._left = self._left, None
+        if left is None and not task.carries:
+            return []
+        found = []
         clears = task.alu is None or task.alu.clear
         if left is not None and clears:
-            yield "it discards partial sums that the task before left in PRAM"
+            found.append("it discards partial sums that the task before left in PRAM")
         if task.alu is None:
-            return
+            return found
         if not clears and left is None:
-            yield "it continues from partial sums that no task left in PRAM"
+            found.append("it continues from partial sums that no task left in PRAM")
         elif not clears and left != Layout.of(task):
-            yield "it continues from partial sums of other accumulators than its own"
+            found.append("it continues from partial sums of other accumulators than its own")
         if not task.alu.output:
             self._left = Layout.of(task)
+        return found
 
     def finish(self) -> Iterator[str]:
         """What is wrong once the slice has run its last task."""

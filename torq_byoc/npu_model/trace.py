@@ -19,27 +19,24 @@ from torq_byoc.npu_model.xram import XramMap
 
 
 class Job(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One start: its number in program order, and for a slice the encoded and decoded slice program."""
+    """One start.
+
+    Attributes:
+        index: its number in program order.
+        start: the start itself.
+        engine: the engine that runs it.
+        slice_index: the slice that runs it; 0 for other engines.
+        nbytes: bytes transferred; 0 for a slice job.
+        code, tasks: the slice program, encoded and decoded; empty for other engines.
+    """
 
     index: int
     start: Start
+    engine: Engine
+    slice_index: int
+    nbytes: int
     code: bytes = b""
     tasks: tuple[SliceTask, ...] = ()
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that runs it."""
-        return self.start.engine if type(self.start) is StartDma else SLICE
-
-    @property
-    def slice_index(self) -> int:
-        """The slice that runs it; 0 for other engines."""
-        return self.start.slice_index if type(self.start) is StartSlice else 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes transferred; 0 for a slice job."""
-        return self.start.descriptor.nbytes if type(self.start) is StartDma else 0
 
 
 class Step(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -101,13 +98,13 @@ class _Shadow:
         if type(start) is StartSlice:
             code = self._code(f"slice program of job {index}", start.address, start.size)
             try:
-                return Job(index, start, code, decode_slice_program(code))
+                return Job(index, start, SLICE, start.slice_index, 0, code, decode_slice_program(code))
             except ProgramFormatError as error:
                 where = f"slice program of job {index}, {error.where}"
                 raise ProgramFormatError(error.what, where=where, why=error.why, remedy=error.remedy) from error
         if start.engine is DMA_IN:
             self._load(start)
-        return Job(index, start)
+        return Job(index, start, start.engine, 0, start.descriptor.nbytes)
 
     def _load(self, start: StartDma) -> None:
         descriptor = start.descriptor

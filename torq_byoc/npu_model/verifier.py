@@ -202,8 +202,11 @@ class _Run:
 
     def _carried(self, job: Job) -> None:
         """Follow the partial sums in the PRAM of the job's slice."""
+        if not job.tasks:
+            return
+        sums = self._sums[job.slice_index]
         for number, task in enumerate(job.tasks):
-            for message in self._sums[job.slice_index].task(task):
+            for message in sums.task(task):
                 self.add("partial", job.index, f"task {number}: {message}")
 
     def _in_buffers(self, job: Job, access: JobAccess) -> None:

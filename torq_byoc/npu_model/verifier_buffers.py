@@ -9,7 +9,7 @@ constants are there from the start.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from torq_byoc.npu_model.footprint import transfer_xram_bounds
 from torq_byoc.npu_model.isa import DMA_IN, StartDma
@@ -35,8 +35,10 @@ class _Live:
         first = bisect_left(self._sorted, (low - self._longest,))
         last = bisect_left(self._sorted, (high,))
         near = self._sorted[first:last]
-        self._sorted[first:last] = [buffer for buffer in near if buffer[1] <= low]
-        return [number for _, end, number in near if end > low]
+        over = [number for _, end, number in near if end > low]
+        if over:
+            self._sorted[first:last] = [buffer for buffer in near if buffer[1] <= low]
+        return over
 
     def add(self, number: int, low: int, high: int) -> None:
         """Begin a buffer."""
@@ -60,17 +62,21 @@ class Tenancies:
             if state == _LIVE:
                 self._live[self._space[number]].add(number, *self._extent[number])
 
-    def problems(self, job: Job, info: JobInfo, access: JobAccess) -> Iterator[str]:
+    def problems(self, job: Job, info: JobInfo, access: JobAccess) -> list[str]:
         """What the job touches that is not declared for it, or is not there any more."""
+        found = []
         for number in info.reads:
             if self._state[number] != _LIVE:
-                yield f"reads {self._name(number)}, {self._why_not(number)}"
+                found.append(f"reads {self._name(number)}, {self._why_not(number)}")
         for number in info.writes:
             if self._state[number] == _OVER:
-                yield f"writes {self._name(number)}, {self._why_not(number)}"
-        for message in self._strays(job, info, access):
-            if message:
-                yield message
+                found.append(f"writes {self._name(number)}, {self._why_not(number)}")
+        reads, writes = self._strays(job, info, access)
+        if reads:
+            found.append(reads)
+        if writes:
+            found.append(writes)
+        return found
 
     def begin(self, info: JobInfo, memory: Memory) -> None:
         """Begin the tenancies of the buffers that a job is the first to write."""

@@ -81,9 +81,10 @@ class JobAccess(msgspec.Struct, frozen=True, eq=False):
 def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAccess:
     """What a transfer touches."""
     descriptor = start.descriptor
-    problems = [("limit", text) for text in transfer_problems(descriptor, config)]
-    if problems:
-        return JobAccess(tuple(problems))
+    limits = transfer_problems(descriptor, config)
+    if limits:
+        return JobAccess(tuple([("limit", text) for text in limits]))
+    problems: list[tuple[str, str]] = []
     low, high = descriptor.lram, descriptor.lram + descriptor.nbytes
     incoming = start.engine is DMA_IN
     region = xram.find(descriptor)

@@ -22,15 +22,16 @@ class InFlight:
         """From now on the sequencer reads its block at these LRAM bytes."""
         self._running[_SEQUENCER] = (-1, JobAccess(lram_reads=Touched.all_of(start, end)))
 
-    def start(self, job: Job, access: JobAccess) -> Iterator[str]:
-        """Add a job; yields why it may not start now."""
-        engine = (job.engine, job.slice_index)
+    def start(self, job: Job, access: JobAccess) -> list[str]:
+        """Add a job, and say why it may not start now."""
+        engine, found = (job.engine, job.slice_index), []
         if engine in self._running:
-            yield f"the engine is busy with job {self._running[engine][0]}, which nothing waited for"
+            found.append(f"the engine is busy with job {self._running[engine][0]}, which nothing waited for")
         for other, (index, running) in self._running.items():
             if other != engine and _may_conflict(access, running):
-                yield from _conflicts(index, access, running)
+                found += _conflicts(index, access, running)
         self._running[engine] = (job.index, access)
+        return found
 
     def wait(self, wait: WaitFor) -> None:
         """Everything the engine did is now ordered before what follows."""
