@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from torq_byoc.codegen.hl import Access, Load, RunProgram, SliceRun, Space, Store
+from torq_byoc.codegen.hl import Access, Load, RunProgram, SliceRun, Store
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
@@ -37,54 +36,64 @@ class Fetch(msgspec.Struct, frozen=True, gc=False):
     cycles: int
 
 
-def all_fetches(program: RunProgram) -> list[Fetch]:
-    """Fetched buffers in the order of their first use."""
-    sources: dict[int, list[Access]] = {}
-    loads: dict[int, Load] = {}
-    cycles: Counter[int] = Counter()
+class Uses(msgspec.Struct, frozen=True, gc=False):
+    """Steps in which slice programs use buffers: the first and the last one, in the order of the first; and the first
+    step of every node."""
+
+    first: dict[int, int]
+    last: dict[int, int]
+    starts: dict[str, int]
+
+    @classmethod
+    def of(cls, program: RunProgram) -> Uses:
+        """Those of a program."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        starts: dict[str, int] = {}
+        for op in program.ops:
+            if type(op) is SliceRun:
+                step = op.step
+                if op.node not in starts:
+                    starts[op.node] = step
+                for access in op.accesses:
+                    buffer = access.buffer
+                    if buffer not in first:
+                        first[buffer] = step
+                    last[buffer] = step
+        return cls(first, last, starts)
+
+
+def all_fetches(program: RunProgram, uses: Uses) -> list[Fetch]:
+    """Fetched buffers in the order of their first load, given what uses them."""
+    loads: dict[int, list[Load]] = {}
     for op in program.ops:
         if type(op) is Load:
-            cycles[op.target.buffer] += op.cycles
-            sources.setdefault(op.target.buffer, []).append(op.source)
-            loads.setdefault(op.target.buffer, op)
-    starts: dict[str, int] = {}
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for op in program.ops:
-        if type(op) is SliceRun:
-            starts.setdefault(op.node, op.step)
-            for access in op.accesses:
-                first.setdefault(access.buffer, op.step)
-                last[access.buffer] = op.step
+            buffer = op.target.buffer
+            if buffer in loads:
+                loads[buffer].append(op)
+            else:
+                loads[buffer] = [op]
     fetches = []
-    for b, reads in sources.items():
-        if b in first:
-            start = starts.get(loads[b].node, first[b])
-            fetches.append(Fetch(b, first[b], last[b], tuple(dict.fromkeys(reads)), start, loads[b].tile, cycles[b]))
+    for buffer, own in loads.items():
+        first = uses.first.get(buffer)
+        if first is not None:
+            load, cycles = own[0], sum([one.cycles for one in own])
+            sources = tuple(dict.fromkeys([one.source for one in own])) if len(own) > 1 else (load.source,)
+            start = uses.starts.get(load.node, first)
+            fetches.append(Fetch(buffer, first, uses.last[buffer], sources, start, load.tile, cycles))
     return fetches
 
 
-def node_starts(program: RunProgram) -> dict[str, int]:
-    """First step of every node."""
-    starts: dict[str, int] = {}
-    for op in program.ops:
-        if type(op) is SliceRun:
-            starts.setdefault(op.node, op.step)
-    return starts
-
-
-def fixed_lifetimes(program: RunProgram, fetches: Sequence[Fetch]) -> dict[int, Lifetime]:
+def fixed_lifetimes(program: RunProgram, uses: Uses, fetches: Sequence[Fetch]) -> dict[int, Lifetime]:
     """Lifetimes of LRAM buffers that no load fills: tile results and resident tensors."""
     loaded = {fetch.buffer for fetch in fetches}
-    lifetimes: dict[int, Lifetime] = {}
+    first, last = dict(uses.first), dict(uses.last)
     for op in program.ops:
-        for access in op.accesses:
-            buffer = access.buffer
-            if buffer in loaded or program.buffers[buffer].space is not Space.LRAM or type(op) is Load:
-                continue
-            known = lifetimes.get(buffer)
-            lifetimes[buffer] = Lifetime(known.start if known else op.step, op.step)
-    return lifetimes
+        if type(op) is Store:
+            buffer, step = op.source.buffer, op.step
+            first.setdefault(buffer, step)
+            last[buffer] = max(last.get(buffer, step), step)
+    return {buffer: Lifetime(start, last[buffer]) for buffer, start in first.items() if buffer not in loaded}
 
 
 def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[int, int]:
@@ -97,8 +106,9 @@ def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[
     maker: dict[int, str] = {}
     for op in program.ops:
         if type(op) is SliceRun:
-            if op.node not in steps or steps[op.node][-1] != op.step:
-                steps.setdefault(op.node, []).append(op.step)
+            own = steps.setdefault(op.node, [])
+            if not own or own[-1] != op.step:
+                own.append(op.step)
             maker[op.invocation.output.buffer] = op.node
     lingering = {}
     for store, done in _stores_with_end(program):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torq_byoc.codegen.allocation import Request, pack
 from torq_byoc.codegen.dependencies import AddressMap
-from torq_byoc.codegen.hl import BufferKind, RunProgram, Space
+from torq_byoc.codegen.hl import Buffer, BufferKind, Load, RunProgram, SliceRun, Space
 from torq_byoc.codegen.prefetch import OrderedProgram
 from torq_byoc.npu_model.config import NpuConfig
 
@@ -29,22 +30,30 @@ def memory_map(ordered: OrderedProgram, config: NpuConfig) -> MemoryMap:
     lram = {index: config.lram_reserve + offset for index, offset in ordered.offsets.items()}
     address = dict(lram)
     size = {i: program.buffers[i].nbytes for i in lram}
-    used = {access.buffer for op in program.ops for access in op.accesses}
+    in_xram: dict[BufferKind, list[Buffer]] = {kind: [] for kind in BufferKind}
+    for buffer in program.buffers:
+        if buffer.space is Space.XRAM:
+            in_xram[buffer.kind].append(buffer)
+    outside = [
+        (position, (op.source if type(op) is Load else op.target).buffer)
+        for position, op in enumerate(program.ops)
+        if type(op) is not SliceRun
+    ]
+    used = {buffer for _, buffer in outside}
     cursor = config.xram_base
     for kind in (BufferKind.INPUT, BufferKind.OUTPUT):
-        for buffer in program.buffers:
-            if buffer.space is Space.XRAM and buffer.kind is kind:
-                address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
-                cursor = _align(cursor + buffer.nbytes, config.xram_page)
+        for buffer in in_xram[kind]:
+            address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
+            cursor = _align(cursor + buffer.nbytes, config.xram_page)
     arena_address = cursor
-    scratch = _place_scratch(program, config)
+    scratch = _place_scratch(program, outside, config)
     for index, offset in scratch.items():
         address[index], size[index] = arena_address + offset, program.buffers[index].nbytes
     arena_bytes = max((scratch[i] + program.buffers[i].nbytes for i in scratch), default=0)
     cursor = _align(arena_address + arena_bytes, config.xram_page)
     for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM):
-        for buffer in program.buffers:
-            if buffer.space is Space.XRAM and buffer.kind is kind and buffer.index in used:
+        for buffer in in_xram[kind]:
+            if buffer.index in used:
                 address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
                 cursor = _align(cursor + buffer.nbytes, config.xram_align)
     peak = max((lram[i] + program.buffers[i].nbytes for i in lram), default=config.lram_reserve)
@@ -53,16 +62,14 @@ def memory_map(ordered: OrderedProgram, config: NpuConfig) -> MemoryMap:
     return MemoryMap(AddressMap(address, size), peak, requests, arena_address, arena_bytes, cursor)
 
 
-def _place_scratch(program: RunProgram, config: NpuConfig) -> dict[int, int]:
-    """Offsets of spilled tensors, reused once their last reader is issued."""
+def _place_scratch(program: RunProgram, outside: Iterable[tuple[int, int]], config: NpuConfig) -> dict[int, int]:
+    """Offsets of spilled tensors, reused once their last reader is issued, given what transfers touch in XRAM."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for position, op in enumerate(program.ops):
-        for access in op.accesses:
-            buffer = program.buffers[access.buffer]
-            if buffer.space is Space.XRAM and buffer.kind is BufferKind.ACTIVATION:
-                first.setdefault(access.buffer, position)
-                last[access.buffer] = position
+    for position, buffer in outside:
+        if program.buffers[buffer].kind is BufferKind.ACTIVATION:
+            first.setdefault(buffer, position)
+            last[buffer] = position
     indices = sorted(first)
     requests = [Request(program.buffers[i].nbytes, first[i], last[i]) for i in indices]
     return dict(zip(indices, pack(requests, config.xram_align).offsets, strict=True))

@@ -10,6 +10,7 @@ from torq_byoc.codegen.hl import RunProgram
 from torq_byoc.codegen.lifetimes import (
     Fetch,
     Lifetime,
+    Uses,
     all_fetches,
     fixed_lifetimes,
     lingering_until,
@@ -37,6 +38,7 @@ class Needs:
         roomier: cells of the places that should be larger than the fetched buffers in them, for the tiles after those.
         fetches: the buffers that loads fill, in the order of first use, each with its first slot after the stores that
             it reads.
+        starts: first step of every node.
         fixed: lifetimes of the others: results and resident tensors.
         lingering: for every stored result the slot until which it should stay for its transfer.
     """
@@ -48,6 +50,7 @@ class Needs:
     cells: tuple[int, ...]
     roomier: Mapping[int, int]
     fetches: tuple[tuple[Fetch, int], ...]
+    starts: Mapping[str, int]
     fixed: Mapping[int, Lifetime]
     lingering: Mapping[int, int]
 
@@ -55,17 +58,19 @@ class Needs:
     def of(cls, program: RunProgram, config: NpuConfig, copies: Mapping[int, Copy] | None = None) -> Needs:
         """The needs of a program on a machine."""
         cell = config.lram_word * CELL_WORDS
-        fetches, stores = all_fetches(program), stores_by_buffer(program)
-        fixed = fixed_lifetimes(program, fetches)
+        uses, stores = Uses.of(program), stores_by_buffer(program)
+        fetches = all_fetches(program, uses)
+        fixed = fixed_lifetimes(program, uses, fetches)
         cells = tuple([max(1, -(-buffer.nbytes // cell)) for buffer in program.buffers])
         return cls(
             program,
             cell,
             copies or {},
-            1 + max((op.step for op in program.ops), default=0),
+            1 + max([op.step for op in program.ops], default=0),
             cells,
             _roomier(fetches, cells, config.lram_usable // cell),
             tuple([(fetch, ready_slot(fetch, stores)) for fetch in fetches]),
+            uses.starts,
             fixed,
             lingering_until(program, fixed),
         )

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun
-from torq_byoc.codegen.lifetimes import Lifetime, node_starts
+from torq_byoc.codegen.lifetimes import Lifetime
+from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.passes.rewriting import renamed
 from torq_byoc.codegen.placement import Arrangement, Early, Placement, Relief
 from torq_byoc.codegen.result_places import ResultPlacer
@@ -73,7 +74,7 @@ def order(
         slots = placement.place(early, arrangement)
         if slots is not None:
             ops = _linear(program, slots, placement.reused)
-            ahead, places = _early_loads(program, slots), placement.places
+            ahead, places = _early_loads(results.needs, slots), placement.places
             return OrderedProgram(program.with_ops(ops), places.lifetimes, places.offsets, ahead)
         more = placement.relieved()
         if more == relief:
@@ -82,13 +83,12 @@ def order(
     return None
 
 
-def _early_loads(program: RunProgram, slots: Mapping[int, int]) -> EarlyLoads:
+def _early_loads(needs: Needs, slots: Mapping[int, int]) -> EarlyLoads:
     """What is issued early, given the issue slot of every fetched buffer."""
-    starts = node_starts(program)
     counts = EarlyLoads({"early_transfers": 0, "early_bytes": 0}, {"early_transfers": 0, "early_bytes": 0})
-    for op in program.ops:
+    for op in needs.program.ops:
         if type(op) is Load and slots.get(op.target.buffer, op.step) < op.step:
-            before_node = slots[op.target.buffer] < starts.get(op.node, op.step)
+            before_node = slots[op.target.buffer] < needs.starts.get(op.node, op.step)
             kind = counts.across_nodes if before_node else counts.across_tiles
             kind["early_transfers"] += 1
             kind["early_bytes"] += op.transfer.nbytes
