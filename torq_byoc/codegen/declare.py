@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torq_byoc.codegen.dependencies import AddressMap
 from torq_byoc.codegen.hl import READ, BufferKind, Load, RunProgram, SliceRun, Space
 from torq_byoc.codegen.sequence import SequencedBlock
+from torq_byoc.codegen.share_programs import Images
 from torq_byoc.npu_model.isa import NssTask
 from torq_byoc.npu_model.program import DeclaredBuffer, JobInfo
 from torq_byoc.npu_model.provenance import JobSeals
@@ -28,21 +29,12 @@ class Declarations:
     jobs: tuple[JobInfo, ...]
 
 
-def program_sources(program: RunProgram) -> dict[int, int]:
-    """The XRAM buffer from which every LRAM program buffer is loaded."""
-    return {
-        op.target.buffer: op.source.buffer
-        for op in program.ops
-        if type(op) is Load and program.buffers[op.target.buffer].kind is BufferKind.PROGRAM
-    }
-
-
 def declare(
     program: RunProgram,
     addresses: AddressMap,
     blocks: Sequence[SequencedBlock],
     tasks: Sequence[Sequence[NssTask]],
-    code: Mapping[int, bytes],
+    images: Images,
 ) -> Declarations:
     """Declare buffers in the order of their first use, and a job for every start, in program order.
 
@@ -51,7 +43,7 @@ def declare(
         addresses: where its buffers lie.
         blocks: the op of every start.
         tasks: the sequencer tasks of every block, all addresses known.
-        code: image of the XRAM program buffer behind every LRAM program buffer.
+        images: the slice programs.
     """
     numbers: dict[int, int] = {}
     for op in program.ops:
@@ -76,7 +68,7 @@ def declare(
                 continue
             op = program.ops[position]
             if type(op) is SliceRun:
-                own = code[op.program][op.program_offset : op.program_offset + op.program_bytes]
+                own = images.of(op.program)[op.program_offset : op.program_offset + op.program_bytes]
                 jobs.append(_slice_job(op, numbers, seals.of(start, own)))
             else:
                 reads, writes = op.source.buffer, op.target.buffer

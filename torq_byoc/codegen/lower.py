@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torq_byoc.codegen.declare import declare, program_sources
+from torq_byoc.codegen.declare import declare
 from torq_byoc.codegen.dependencies import Dependencies, start_times, with_reused_xram
 from torq_byoc.codegen.hl import Buffer, BufferKind, Load, Op, RunProgram, SliceRun, Space
 from torq_byoc.codegen.memory import MemoryMap
@@ -49,7 +49,6 @@ def lower(
     """
     ops = program.ops
     needed = with_reused_xram(order_needs, program, memory.addresses)
-    sources = program_sources(program)
     blocks = sequence(
         start_times(ops, needed),
         needed,
@@ -57,8 +56,7 @@ def lower(
         config,
     )
     placed = _place_blocks(blocks, memory.constants_end, config)
-    code = {buffer: images[source] for buffer, source in sources.items() if source in images}
-    declared = declare(program, memory.addresses, blocks, [tasks for _, tasks in placed], code)
+    declared = declare(program, memory.addresses, blocks, [tasks for _, tasks in placed], images)
     bindings = _bindings(program, memory, graph)
     machine = Program(
         config=config,
@@ -107,12 +105,17 @@ def _place_blocks(
             DMA_IN,
             DmaDescriptor(successor.slot * config.nss_block_bytes, successor.address, successor.size),
         )
-        tasks = tuple(
-            NssTask(tuple(fetch if start is FETCH else start for start in task.starts), task.waits)
-            for task in block.tasks
-        )
+        tasks = tuple([_with_fetch(task, fetch) for task in block.tasks])
         result.append((placed[index], tasks))
     return result
+
+
+def _with_fetch(task: NssTask, fetch: StartDma) -> NssTask:
+    """The task with the descriptor of the fetch, if it starts one."""
+    for start in task.starts:
+        if start is FETCH:
+            return NssTask(tuple([fetch if one is FETCH else one for one in task.starts]), task.waits)
+    return task
 
 
 def _segments(program: RunProgram, memory: MemoryMap, images: Images) -> tuple[Segment, ...]:
@@ -138,7 +141,7 @@ def _segments(program: RunProgram, memory: MemoryMap, images: Images) -> tuple[S
 
 def _image(buffer: Buffer, images: Images) -> bytes | np.ndarray:
     """The bytes of a constant buffer: what it holds from the start, or a program that was encoded."""
-    return images[buffer.index] if buffer.content is None else buffer.content
+    return images.data[buffer.index] if buffer.content is None else buffer.content
 
 
 def _bindings(

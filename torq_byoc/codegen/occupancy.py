@@ -51,7 +51,7 @@ class Occupancy:
 
     def room(self, taken: int, cells: int) -> int:
         """Bit mask of the positions at which ``cells`` free cells begin, given a mask of taken cells."""
-        return _room(self._all & ~taken, cells)
+        return _room(self._all ^ taken, cells)
 
     def opening(self, first: int, last: int, cells: int) -> Opening:
         """Where ``cells`` cells are free from slot ``first`` to ``last``."""
@@ -81,7 +81,7 @@ class Occupancy:
 
     def longest_room(self, taken: int) -> int:
         """Cells of the longest free stretch, given a mask of taken cells."""
-        return _longest_room(self._all & ~taken)
+        return _longest_room(self._all ^ taken)
 
     def take(self, first: int, last: int, offset: int, cells: int) -> None:
         """Occupy cells in every slot from ``first`` to ``last``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun
+from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun, Store
 from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.passes.rewriting import renamed
@@ -96,14 +96,16 @@ def _early_loads(needs: Needs, slots: Mapping[int, int]) -> EarlyLoads:
 
 
 def _linear(program: RunProgram, slots: Mapping[int, int], reused: Mapping[int, int]) -> list[Op]:
-    keyed: list[tuple[tuple[int, int, int], Op]] = []
-    for position, op in enumerate(program.ops):
-        if type(op) is Load:
-            if op.target.buffer in slots:
-                keyed.append(((slots[op.target.buffer], 0, position), op))
-        elif type(op) is SliceRun:
-            keyed.append(((op.step, 1, position), renamed(op, reused)))
-        else:
-            keyed.append(((op.step, 2, position), op))
-    keyed.sort(key=lambda item: item[0])
-    return [op for _, op in keyed]
+    ops: list[Op] = []
+    places: list[int] = []
+    for op in program.ops:
+        if type(op) is SliceRun:
+            ops.append(renamed(op, reused) if reused else op)
+            places.append(3 * op.step + 1)
+        elif type(op) is Store:
+            ops.append(op)
+            places.append(3 * op.step + 2)
+        elif op.target.buffer in slots:
+            ops.append(op)
+            places.append(3 * slots[op.target.buffer])
+    return [ops[index] for index in sorted(range(len(ops)), key=places.__getitem__)]

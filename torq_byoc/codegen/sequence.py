@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from torq_byoc.codegen.dependencies import Dependencies
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import nss_bytes, start_bytes
+from torq_byoc.npu_model.encoding import nss_bytes, start_bytes, task_bytes
 from torq_byoc.npu_model.isa import DmaDescriptor, Engine, NssTask, Start, StartDma, WaitFor
 
 DMA_IN = WaitFor(Engine.DMA_IN)
@@ -40,7 +40,6 @@ class SequencedBlock:
 
 class _Sequencer:
     def __init__(self, config: NpuConfig, engines: Collection[WaitFor]) -> None:
-        self.config = config
         self.engines = tuple(sorted({DMA_IN, *engines}, key=_rank))
         self.blocks = [_Block()]
         self.starts: list[Start] = []
@@ -50,11 +49,9 @@ class _Sequencer:
         self.done: dict[WaitFor, int] = {}
         self.fetch_outstanding = False
         self.empty_size = nss_bytes(())
-        self.closing = self._cost(NssTask((), self.engines))
-        self.reserve = self._cost(NssTask((FETCH,), (DMA_IN,))) + self.closing
-
-    def _cost(self, task: NssTask) -> int:
-        return nss_bytes((task,)) - self.empty_size
+        self.closing = task_bytes(len(self.engines))
+        self.reserve = task_bytes(1) + start_bytes(FETCH) + self.closing
+        self.room = config.nss_block_bytes - self.empty_size
 
     def _close(self, waits: Sequence[WaitFor]) -> None:
         """End the open task with these waits; the engines are idle from then on."""
@@ -64,7 +61,7 @@ class _Sequencer:
         block = self.blocks[-1]
         block.tasks.append(task)
         block.jobs += self.started
-        block.size += self.open_size + self._cost(NssTask((), task.waits))
+        block.size += self.open_size + task_bytes(len(task.waits))
         self.starts, self.started, self.open_size = [], [], 0
         for engine in waits:
             if engine in self.outstanding:
@@ -86,8 +83,8 @@ class _Sequencer:
 
     def emit(self, start: Start, engine: WaitFor, position: int, needed: Mapping[WaitFor, int]) -> None:
         """Append one job, opening a new block when the current one is full."""
-        pending = self.closing + self.open_size + start_bytes(start)
-        if self.blocks[-1].size + pending + self.reserve > self.config.nss_block_bytes - self.empty_size:
+        size = start_bytes(start)
+        if self.blocks[-1].size + self.closing + self.open_size + size + self.reserve > self.room:
             self._end_block()
         if engine == DMA_IN and not self.blocks[-1].fetched:
             self._fetch()

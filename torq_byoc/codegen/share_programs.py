@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from torq_byoc.codegen.call_images import CallImages
-from torq_byoc.codegen.declare import program_sources
-from torq_byoc.codegen.hl import READ, Access, Load, Op, SliceRun
+from torq_byoc.codegen.hl import READ, Access, BufferKind, Load, RunProgram, SliceRun
 from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.needs import CELL_WORDS
 from torq_byoc.codegen.occupancy import span
@@ -27,8 +27,22 @@ from torq_byoc.codegen.prefetch import OrderedProgram
 from torq_byoc.errors import InternalError
 from torq_byoc.npu_model.config import NpuConfig
 
-Images = Mapping[int, bytes]
-"""Bytes of every XRAM program buffer."""
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Slice programs as bytes.
+
+    Attributes:
+        data: by the XRAM buffer that holds them.
+        sources: the XRAM buffer from which every LRAM program buffer is loaded.
+    """
+
+    data: Mapping[int, bytes]
+    sources: Mapping[int, int]
+
+    def of(self, program: int) -> bytes:
+        """Those of an LRAM program buffer."""
+        return self.data[self.sources[program]]
 
 
 def slice_programs(ordered: OrderedProgram, calls: CallImages) -> Images:
@@ -42,7 +56,7 @@ def slice_programs(ordered: OrderedProgram, calls: CallImages) -> Images:
         InternalError: a program is longer or shorter than it was before its operands had addresses.
     """
     program = ordered.program
-    sources = program_sources(program)
+    sources = _program_sources(program)
     table = [0] * len(program.buffers)
     for buffer, offset in ordered.offsets.items():
         table[buffer] = calls.config.lram_reserve + offset
@@ -51,7 +65,9 @@ def slice_programs(ordered: OrderedProgram, calls: CallImages) -> Images:
         if type(op) is not SliceRun:
             continue
         source = sources[op.program]
-        image = images.setdefault(source, bytearray(program.buffers[source].nbytes))
+        image = images.get(source)
+        if image is None:
+            image = images[source] = bytearray(program.buffers[source].nbytes)
         encoded = calls.image(op, table)
         if len(encoded) != op.program_bytes:
             raise InternalError(
@@ -61,20 +77,25 @@ def slice_programs(ordered: OrderedProgram, calls: CallImages) -> Images:
                 remedy="report it with the model",
             )
         image[op.program_offset : op.program_offset + op.program_bytes] = encoded
-    return {source: bytes(image) for source, image in images.items()}
+    return Images({source: bytes(image) for source, image in images.items()}, sources)
+
+
+def _program_sources(program: RunProgram) -> dict[int, int]:
+    """The XRAM buffer from which every LRAM program buffer is loaded."""
+    loads = [(op.target.buffer, op.source.buffer) for op in program.ops if type(op) is Load]
+    return {target: source for target, source in loads if program.buffers[target].kind is BufferKind.PROGRAM}
 
 
 def share_programs(ordered: OrderedProgram, images: Images, config: NpuConfig) -> OrderedProgram:
     """Leave out the loads of programs that LRAM holds already; the programs that stay live longer for it."""
     program = ordered.program
-    sources = program_sources(program)
     places = _Places(ordered, config.lram_word * CELL_WORDS)
     holders: dict[bytes, int] = {}
     renamed: dict[int, int] = {}
     for op in program.ops:
         if type(op) is not SliceRun or op.program in renamed:
             continue
-        image = images[sources[op.program]]
+        image = images.of(op.program)
         holder = holders.setdefault(image, op.program)
         if holder == op.program:
             continue
@@ -84,17 +105,21 @@ def share_programs(ordered: OrderedProgram, images: Images, config: NpuConfig) -
             holders[image] = op.program
     if not renamed:
         return ordered
-    ops = [_renamed(op, renamed) for op in program.ops if not (type(op) is Load and op.target.buffer in renamed)]
+    ops = [
+        _renamed(op, renamed) if type(op) is SliceRun else op
+        for op in program.ops
+        if not (type(op) is Load and op.target.buffer in renamed)
+    ]
     offsets = {buffer: offset for buffer, offset in ordered.offsets.items() if buffer not in renamed}
     lifetimes = {buffer: places.life[buffer] for buffer in sorted(places.life)}
     return dataclasses.replace(ordered, program=program.with_ops(ops), lifetimes=lifetimes, offsets=offsets)
 
 
-def _renamed(op: Op, renamed: Mapping[int, int]) -> Op:
-    if type(op) is not SliceRun or op.program not in renamed:
-        return op
-    program = renamed[op.program]
-    return replace(op, program=program, accesses=(*op.accesses[:-1], Access(program, READ)))
+def _renamed(run: SliceRun, renamed: Mapping[int, int]) -> SliceRun:
+    program = renamed.get(run.program)
+    if program is None:
+        return run
+    return replace(run, program=program, accesses=(*run.accesses[:-1], Access(program, READ)))
 
 
 class _Places:

@@ -29,7 +29,7 @@ from functools import lru_cache
 from numbers import Integral
 
 from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS, decode_ndls, encode_ndls, ndl_bases, ndls_bytes
-from torq_byoc.npu_model.encoding_nss import decode_nss, encode_nss, nss_bytes, start_bytes
+from torq_byoc.npu_model.encoding_nss import decode_nss, encode_nss, nss_bytes, start_bytes, task_bytes
 from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, malformed, pack
 from torq_byoc.npu_model.isa import (
     ActConfig,
@@ -58,6 +58,7 @@ __all__ = [
     "nss_bytes",
     "start_bytes",
     "program_bytes",
+    "task_bytes",
 ]
 
 _KIND = "slice program"

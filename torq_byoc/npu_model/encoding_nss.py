@@ -12,7 +12,7 @@ wait      engine 4 bits | slice 4 bits as u8
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, pack
 from torq_byoc.npu_model.isa import (
@@ -31,16 +31,13 @@ _KIND = "sequencer block"
 _MARK = 0xB5
 _BLOCK = struct.Struct("<BBH")
 _TASK = struct.Struct("<BB")
-_START = struct.Struct("<BB")
-_DMA = struct.Struct("<III")
 _DMA_START, _SLICE_START = struct.Struct("<BBIII"), struct.Struct("<BBII")
 _DIM = struct.Struct("<Ii")
-_SLICE = struct.Struct("<II")
 _WAIT = struct.Struct("<B")
 
 _ENGINES = (Engine.DMA_IN, Engine.DMA_OUT, Engine.SLICE, Engine.CSS)
 _CODE = {engine: code for code, engine in enumerate(_ENGINES)}
-_SLICE_CODE = _CODE[Engine.SLICE]
+_SLICE_CODE, _LAST_DMA_CODE = _CODE[Engine.SLICE], _CODE[DMA_OUT]
 _WAITS = tuple(WaitFor(_ENGINES[code & 15], code >> 4) if code & 15 < len(_ENGINES) else None for code in range(256))
 """What every wait code says; None where it says nothing."""
 
@@ -62,11 +59,13 @@ def encode_nss(tasks: Sequence[NssTask]) -> bytes:
 def nss_bytes(tasks: Sequence[NssTask]) -> int:
     """Size of the encoded block in bytes, without encoding it."""
     return _BLOCK.size + sum(
-        [
-            _TASK.size + _WAIT.size * len(task.waits) + sum([start_bytes(start) for start in task.starts])
-            for task in tasks
-        ]
+        [task_bytes(len(task.waits)) + sum([start_bytes(start) for start in task.starts]) for task in tasks]
     )
+
+
+def task_bytes(waits: int) -> int:
+    """Size of an encoded task with so many waits in bytes, without its starts."""
+    return _TASK.size + _WAIT.size * waits
 
 
 def start_bytes(start: Start) -> int:
@@ -89,12 +88,8 @@ def decode_nss(data: bytes) -> tuple[NssTask, ...]:
     tasks = []
     for _ in range(count):
         starts, waits = reader.take(_TASK)
-        tasks.append(
-            NssTask(
-                tuple(_decode_start(reader) for _ in range(starts)),
-                tuple(_decode_wait(reader) for _ in range(waits)),
-            )
-        )
+        started = tuple([_decode_start(reader) for _ in range(starts)])
+        tasks.append(NssTask(started, tuple(_decode_waits(reader, waits))))
     if reader.remaining:
         raise reader.malformed(f"{reader.remaining} bytes after the last task")
     return tuple(tasks)
@@ -121,20 +116,20 @@ def _encode_wait(wait: WaitFor) -> bytes:
 
 
 def _decode_start(reader: Reader) -> Start:
-    code, number = reader.take(_START)
+    code = reader.peek()
     if code == _SLICE_CODE:
-        address, size = reader.take(_SLICE)
+        _, number, address, size = reader.take(_SLICE_START)
         return StartSlice(number, address, size)
-    if code > _CODE[DMA_OUT]:
+    if code > _LAST_DMA_CODE:
         raise reader.malformed(f"start code {code}")
-    lram, xram, run = reader.take(_DMA)
-    dims = tuple(reader.take(_DIM) for _ in range(number))
+    _, number, lram, xram, run = reader.take(_DMA_START)
+    dims = tuple([reader.take(_DIM) for _ in range(number)]) if number else ()
     return StartDma(_ENGINES[code], DmaDescriptor(lram, xram, run, dims))
 
 
-def _decode_wait(reader: Reader) -> WaitFor:
-    code = reader.take(_WAIT)[0]
-    wait = _WAITS[code]
-    if wait is None:
-        raise reader.malformed(f"wait code {code & 15}")
-    return wait
+def _decode_waits(reader: Reader, count: int) -> Iterator[WaitFor]:
+    for code in reader.raw(count):
+        wait = _WAITS[code]
+        if wait is None:
+            raise reader.malformed(f"wait code {code & 15}")
+        yield wait

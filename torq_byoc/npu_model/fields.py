@@ -66,6 +66,16 @@ class Reader:
         self.offset += layout.size
         return layout.unpack_from(self._data, start)
 
+    def peek(self) -> int:
+        """The next byte, which stays.
+
+        Raises:
+            ProgramFormatError: there is none.
+        """
+        if not self.remaining:
+            raise self.malformed("it ends where more belongs")
+        return self._data[self.offset]
+
     def raw(self, size: int) -> bytes:
         """The next ``size`` bytes.
 
