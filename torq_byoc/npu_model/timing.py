@@ -151,9 +151,11 @@ def simulate_timeline(
     """
     clock = _Clock(program.config, Profile.named(profile))
     for step in trace(program) if steps is None else steps:
+        slices = 0
         for job in step.jobs:
             clock.start(job)
-        clock.after_starts(sum(job.engine is SLICE for job in step.jobs))
+            slices += job.engine is SLICE
+        clock.after_starts(slices)
         for wait in step.waits:
             clock.wait(wait)
     return clock.finish()

@@ -11,8 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from torq_byoc.npu_model.footprint import transfer_xram_bounds
-from torq_byoc.npu_model.isa import DMA_IN, StartDma
+from torq_byoc.npu_model.isa import DMA_IN, SLICE
 from torq_byoc.npu_model.program import JobInfo, Program
 from torq_byoc.npu_model.touched import Touched
 from torq_byoc.npu_model.trace import Job
@@ -92,15 +91,14 @@ class Tenancies:
 
     def _strays(self, job: Job, info: JobInfo, access: JobAccess) -> tuple[str, str]:
         """What the job reads, and what it writes, outside its buffers; empty where that is nothing."""
-        if type(job.start) is not StartDma:
+        if job.engine is SLICE:
             reads = self._stray("reads", access.lram_reads, (*info.reads, *info.writes), _LRAM)
             return reads, self._stray("writes", access.lram_writes, info.writes, _LRAM)
-        outside = Touched.all_of(*transfer_xram_bounds(job.start.descriptor))
-        if job.start.engine is DMA_IN:
-            reads = self._stray("reads", outside, info.reads, _XRAM)
+        if job.engine is DMA_IN:
+            reads = self._stray("reads", access.outside, info.reads, _XRAM)
             return reads, self._stray("writes", access.lram_writes, info.writes, _LRAM)
         reads = self._stray("reads", access.lram_reads, info.reads, _LRAM)
-        return reads, self._stray("writes", outside, info.writes, _XRAM)
+        return reads, self._stray("writes", access.outside, info.writes, _XRAM)
 
     def _stray(self, verb: str, touched: Touched, numbers: Sequence[int], space: int) -> str:
         """Where bytes are touched outside some buffers of a memory."""

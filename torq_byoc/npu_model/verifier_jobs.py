@@ -60,8 +60,9 @@ class TaskAccess(msgspec.Struct, frozen=True, eq=False):
 class JobAccess(msgspec.Struct, frozen=True, eq=False):
     """Bytes a job reads and writes, and the rules it breaks by itself as (rule, message).
 
-    ``region`` is the XRAM region of a transfer; ``tasks`` are those of a slice job in order and
-    ``code`` the LRAM bytes of its program.  XRAM bytes are given only where something can write them.
+    ``region`` is the XRAM region of a transfer and ``outside`` the span around its bytes there; ``tasks`` are those of
+    a slice job in order and ``code`` the LRAM bytes of its program.  XRAM bytes that are read or written are given only
+    where something can write them.
     """
 
     problems: tuple[tuple[str, str], ...] = ()
@@ -70,6 +71,7 @@ class JobAccess(msgspec.Struct, frozen=True, eq=False):
     xram_reads: Touched = NOTHING
     xram_writes: Touched = NOTHING
     region: Region | None = None
+    outside: Touched = NOTHING
     tasks: tuple[TaskAccess, ...] = ()
     code: tuple[int, int] = (0, 0)
 
@@ -87,26 +89,26 @@ def transfer_access(start: StartDma, config: NpuConfig, xram: XramMap) -> JobAcc
     problems: list[tuple[str, str]] = []
     low, high = descriptor.lram, descriptor.lram + descriptor.nbytes
     incoming = start.engine is DMA_IN
-    region = xram.find(descriptor)
+    first, end = transfer_xram_bounds(descriptor)
+    region = xram.around(first, end)
     if region is None:
-        first, end = transfer_xram_bounds(descriptor)
         problems.append(("bounds", f"XRAM bytes {first:#x}..{end:#x} are not inside one region"))
     elif not incoming and not region.writable:
         problems.append(("bounds", f"writes {region.kind} {region.name!r}, which is read-only"))
     if region and incoming and region.kind == "nss":
         problems += _slot_problems(low, high, config)
-    else:
-        problems += _lram_problems("LRAM", low, high, config)
+    elif not _in_lram(low, high, config):
+        problems.append(_beyond_lram("LRAM", low, high, config))
     if problems or region is None:
         return JobAccess(tuple(problems))
-    lram = Touched.all_of(low, high)
+    lram, outside = Touched.all_of(low, high), Touched.all_of(first, end)
     if not region.writable:
-        return JobAccess(lram_writes=lram, region=region)
+        return JobAccess(lram_writes=lram, region=region, outside=outside)
     walked, repeats = _walk(descriptor.run, descriptor.dims)
     touched = Touched.joined([walked.moved(descriptor.xram)])
     if incoming:
-        return JobAccess(lram_writes=lram, xram_reads=touched, region=region)
-    access = JobAccess(lram_reads=lram, xram_writes=touched, region=region)
+        return JobAccess(lram_writes=lram, xram_reads=touched, region=region, outside=outside)
+    access = JobAccess(lram_reads=lram, xram_writes=touched, region=region, outside=outside)
     return access.refused("order", "the transfer writes an XRAM byte twice") if repeats else access
 
 
@@ -166,7 +168,7 @@ class SliceJobs:
 
     def _found(self, start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes) -> JobAccess:
         low, high = start.address, start.address + start.size
-        problems = list(_lram_problems("its program", low, high, self._config))
+        problems = [] if _in_lram(low, high, self._config) else [_beyond_lram("its program", low, high, self._config)]
         tables = sum([len(task.table) * _TABLE_BYTES for task in tasks if task.table])
         most = self._config.slice_program_bytes
         if len(code) - tables > most:
@@ -211,7 +213,8 @@ def _task_problems(
 ) -> Iterator[tuple[str, str]]:
     writes = access.writes
     for agent, touched in (*access.reads, *([(Agent.DEQW, writes)] if writes is not None else ())):
-        yield from _lram_problems(f"task {number}: {agent.name}", touched.low, touched.high, config)
+        if not _in_lram(touched.low, touched.high, config):
+            yield _beyond_lram(f"task {number}: {agent.name}", touched.low, touched.high, config)
     if writes is None:
         return
     if access.repeats:
@@ -256,10 +259,14 @@ def _same_walk(task: SliceTask, read: Ndl, result: Ndl) -> bool:
     return all(a == b or not moves for a, b, moves in zip(left, right, kept, strict=True))
 
 
-def _lram_problems(what: str, low: int, high: int, config: NpuConfig) -> Iterator[tuple[str, str]]:
-    if low < config.lram_reserve or high > config.lram_bytes:
-        usable = f"{config.lram_reserve:#x}..{config.lram_bytes:#x}"
-        yield "bounds", f"{what}: LRAM bytes {low:#x}..{high:#x}, usable {usable}"
+def _in_lram(low: int, high: int, config: NpuConfig) -> bool:
+    """Whether bytes lie where buffers may."""
+    return config.lram_reserve <= low and high <= config.lram_bytes
+
+
+def _beyond_lram(what: str, low: int, high: int, config: NpuConfig) -> tuple[str, str]:
+    usable = f"{config.lram_reserve:#x}..{config.lram_bytes:#x}"
+    return "bounds", f"{what}: LRAM bytes {low:#x}..{high:#x}, usable {usable}"
 
 
 def _slot_problems(start: int, end: int, config: NpuConfig) -> Iterator[tuple[str, str]]:
