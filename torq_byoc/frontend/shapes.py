@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import onnx
@@ -41,12 +42,14 @@ def infer_shapes(model: onnx.ModelProto, *, strict: bool = False) -> None:
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy in which large weights are inputs: serialising them for inference would take long, and memory."""
     light = onnx.ModelProto()
-    light.CopyFrom(model) if _weight_bytes(model) < 2**20 else _copy_light(model, light)
+    _copy_light(model, light) if _has_large_weights(model) else light.CopyFrom(model)
     return light
 
 
-def _weight_bytes(model: onnx.ModelProto) -> int:
-    return sum(tensor.ByteSize() for tensor in model.graph.initializer)
+def _has_large_weights(model: onnx.ModelProto) -> bool:
+    """Whether weights take a MiB; they are measured by serialising them, so only as far as that tells."""
+    sizes = (tensor.ByteSize() for tensor in model.graph.initializer)
+    return any(total >= 2**20 for total in itertools.accumulate(sizes))
 
 
 def _copy_light(model: onnx.ModelProto, light: onnx.ModelProto) -> None:

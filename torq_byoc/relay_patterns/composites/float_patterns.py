@@ -48,7 +48,7 @@ def rsqrt(e: Emitter, x: str) -> str:
 
 def sqrt(e: Emitter, x: str) -> str:
     """sqrt(x), correctly rounded; zero and negative numbers give 0."""
-    smallest = _root_pattern(0, lambda v: np.sqrt(v))
+    smallest = int(_root_patterns(np.array(0), lambda v: np.sqrt(v)))
     root = _root(e, x, lambda v: np.sqrt(v), slope=1, lowest=smallest)
     return e.act(root, DType.BF16, float_rescale(-float(bf16_of_pattern(np.array(smallest)))))
 
@@ -125,8 +125,8 @@ def _log2(e: Emitter, x: str) -> str:
 def _root(e: Emitter, x: str, function: Callable[[np.ndarray], np.ndarray], slope: int, lowest: int = 0) -> str:
     """A function whose pattern is slope * pattern / 2 plus a correction of the low 8 bits."""
     low = np.arange(-(1 << (ROOT_BITS - 1)), 1 << (ROOT_BITS - 1))
-    offset = _root_pattern(0, function)
-    results = np.array([_root_pattern(ONE + BINADE + int(bits), function) for bits in low])
+    offset = int(_root_patterns(np.array(0), function))
+    results = _root_patterns(ONE + BINADE + low, function)
     entries = 2 * (results - offset) - slope * (ONE + BINADE + low)
     middle = int(np.rint(entries.mean()))
     bits = e.bitcast(x, DType.INT16)
@@ -135,11 +135,11 @@ def _root(e: Emitter, x: str, function: Callable[[np.ndarray], np.ndarray], slop
     return e.bitcast(e.sum2(bits, correction, (slope, 1), DType.INT16, rescale), DType.BF16)
 
 
-def _root_pattern(pattern: int, function: Callable[[np.ndarray], np.ndarray]) -> int:
-    """The rounded pattern of function(value of pattern); pattern 0 counts as 2**-127."""
-    exponent, mantissa = divmod(pattern, BINADE)
-    value = np.ldexp(1.0 + mantissa / BINADE, exponent - EXPONENT_BIAS)
-    return int(np.rint(bf16_pattern(function(np.array(value)))))
+def _root_patterns(patterns: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The rounded patterns of function(values of patterns); pattern 0 counts as 2**-127."""
+    exponent, mantissa = np.divmod(patterns, BINADE)
+    values = np.ldexp(1.0 + mantissa / BINADE, exponent - EXPONENT_BIAS)
+    return np.rint(bf16_pattern(function(values))).astype(np.int64)
 
 
 def _reciprocal_entries() -> np.ndarray:
