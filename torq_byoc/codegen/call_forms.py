@@ -34,8 +34,8 @@ def is_dense(call: Invocation) -> bool:
 
 def operand_buffers(call: Invocation) -> list[int]:
     """Buffers of result, tensors and constants, in this order; -1 for operands that are left out."""
-    tensors = (call.output, *call.inputs)
-    return [*(operand.buffer for operand in tensors), *(constant.buffer for constant in call.constants)]
+    tensors = [operand.buffer for operand in (call.output, *call.inputs)]
+    return tensors + [constant.buffer for constant in call.constants]
 
 
 def call_shape(invocation: Invocation) -> Hashable:
@@ -45,20 +45,23 @@ def call_shape(invocation: Invocation) -> Hashable:
     """
     placed = (invocation.output, *invocation.inputs)
     buffers = [operand.buffer for operand in placed]
-    operands = tuple(
-        (
-            buffers.index(operand.buffer),
-            _distance(operand, invocation) if buffers.count(operand.buffer) > 1 else operand.offset,
-            operand.region.extent,
-            operand.strides,
-            operand.dtype,
-        )
-        for operand in placed
-    )
-    constants = tuple((constant.count, constant.granule_bytes) for constant in invocation.constants)
-    portion = invocation.portion
-    kind = None if portion is None else (portion.box.extent, portion.first, portion.last)
-    return (invocation.region.extent, operands, constants, kind)
+    places: list[Hashable] = [operand.offset for operand in placed]
+    if len(set(buffers)) < len(buffers):
+        places = [
+            (buffers.index(operand.buffer), _distance(operand, invocation) if count > 1 else operand.offset)
+            for operand, count in zip(placed, map(buffers.count, buffers), strict=True)
+        ]
+    constants = tuple([(constant.count, constant.granule_bytes) for constant in invocation.constants])
+    return (invocation.region.extent, _walks(placed), tuple(places), constants, _portion_kind(invocation))
+
+
+def _walks(tensors: Sequence[PlacedOperand]) -> Hashable:
+    return tuple([(operand.region.extent, operand.strides, operand.dtype) for operand in tensors])
+
+
+def _portion_kind(call: Invocation) -> Hashable:
+    portion = call.portion
+    return None if portion is None else (portion.box.extent, portion.first, portion.last)
 
 
 def _distance(operand: PlacedOperand, invocation: Invocation) -> tuple[int, ...]:
@@ -102,14 +105,13 @@ def call_form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> H
         first: its ``first_elements``.
         by_distance: for kernels that do not ``translate``.
     """
-    buffers = operand_buffers(call)
-    tensors = (call.output, *call.inputs)
-    shared = [buffers.index(buffer) for buffer in buffers]
-    distances = [place - first[owner] for place, owner in zip(first, shared, strict=True)]
+    buffers, tensors = operand_buffers(call), (call.output, *call.inputs)
+    shared: list[int] = []
+    distances: list[int] = []
+    if len(set(buffers)) < len(buffers):
+        shared = [buffers.index(buffer) for buffer in buffers]
+        distances = [place - first[owner] for place, owner in zip(first, shared, strict=True)]
     if by_distance:
         distances += [place - first[0] for place in first[1 : len(tensors)]]
-    walks = tuple([(operand.region.extent, operand.strides, operand.dtype) for operand in tensors])
     granules = tuple([constant.granule_bytes for constant in call.constants])
-    portion = call.portion
-    kind = None if portion is None else (portion.box.extent, portion.first, portion.last)
-    return (call.region.extent, walks, granules, tuple(shared), tuple(distances), kind)
+    return (call.region.extent, _walks(tensors), granules, tuple(shared), tuple(distances), _portion_kind(call))
