@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from torq_byoc.codegen.declare import declare
 from torq_byoc.codegen.dependencies import Dependencies, start_times, with_reused_xram
-from torq_byoc.codegen.hl import Buffer, BufferKind, Load, Op, RunProgram, SliceRun, Space
+from torq_byoc.codegen.hl import Buffer, Load, Op, RunProgram, SliceRun
 from torq_byoc.codegen.memory import MemoryMap
 from torq_byoc.codegen.sequence import FETCH, SequencedBlock, sequence
 from torq_byoc.codegen.share_programs import Images
@@ -60,7 +58,7 @@ def lower(
     bindings = _bindings(program, memory, graph)
     machine = Program(
         config=config,
-        segments=_segments(program, memory, images)
+        segments=_segments(memory, images)
         + tuple(Segment(block.address, encode_nss(tasks), "nss") for block, tasks in placed),
         inputs=bindings[0],
         outputs=bindings[1],
@@ -118,30 +116,24 @@ def _with_fetch(task: NssTask, fetch: StartDma) -> NssTask:
     return task
 
 
-def _segments(program: RunProgram, memory: MemoryMap, images: Images) -> tuple[Segment, ...]:
+def _segments(memory: MemoryMap, images: Images) -> tuple[Segment, ...]:
     """One segment a kind: neighbouring constants are one image."""
-    segments = []
-    for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM):
-        members = [
-            buffer
-            for buffer in program.buffers
-            if buffer.space is Space.XRAM and buffer.kind is kind and buffer.index in memory.addresses.address
-        ]
+    address, segments = memory.addresses.address, []
+    for kind, members in memory.constants.items():
         if not members:
             continue
-        base = memory.addresses.address[members[0].index]
-        end = memory.addresses.address[members[-1].index] + members[-1].nbytes
-        data = np.zeros(end - base, np.uint8)
+        end = base = address[members[0].index]
+        parts: list[bytes | memoryview] = []
         for buffer in members:
-            offset = memory.addresses.address[buffer.index] - base
-            data[offset : offset + buffer.nbytes] = np.frombuffer(_image(buffer, images), np.uint8)
-        segments.append(Segment(base, data.tobytes(), kind.value))
+            parts += [bytes(address[buffer.index] - end), _image(buffer, images)]
+            end = address[buffer.index] + buffer.nbytes
+        segments.append(Segment(base, b"".join(parts), kind.value))
     return tuple(segments)
 
 
-def _image(buffer: Buffer, images: Images) -> bytes | np.ndarray:
+def _image(buffer: Buffer, images: Images) -> bytes | memoryview:
     """The bytes of a constant buffer: what it holds from the start, or a program that was encoded."""
-    return images.data[buffer.index] if buffer.content is None else buffer.content
+    return images.data[buffer.index] if buffer.content is None else buffer.content.data
 
 
 def _bindings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torq_byoc.codegen.allocation import Request, pack
@@ -14,13 +14,15 @@ from torq_byoc.npu_model.config import NpuConfig
 
 @dataclass(frozen=True)
 class MemoryMap:
-    """Byte addresses of all buffers and the extents of the XRAM sections; sizes and lifetimes of what is in LRAM."""
+    """Byte addresses of all buffers and the extents of the XRAM sections; the constant buffers of each kind, in the
+    order of their addresses; sizes and lifetimes of what is in LRAM."""
 
     addresses: AddressMap
     lram_peak: int
     lram_requests: tuple[Request, ...]
     arena_address: int
     arena_bytes: int
+    constants: Mapping[BufferKind, Sequence[Buffer]]
     constants_end: int
 
 
@@ -51,15 +53,18 @@ def memory_map(ordered: OrderedProgram, config: NpuConfig) -> MemoryMap:
         address[index], size[index] = arena_address + offset, program.buffers[index].nbytes
     arena_bytes = max((scratch[i] + program.buffers[i].nbytes for i in scratch), default=0)
     cursor = _align(arena_address + arena_bytes, config.xram_page)
-    for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM):
-        for buffer in in_xram[kind]:
-            if buffer.index in used:
-                address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
-                cursor = _align(cursor + buffer.nbytes, config.xram_align)
+    constants = {
+        kind: [buffer for buffer in in_xram[kind] if buffer.index in used]
+        for kind in (BufferKind.WEIGHTS, BufferKind.PROGRAM)
+    }
+    for members in constants.values():
+        for buffer in members:
+            address[buffer.index], size[buffer.index] = cursor, buffer.nbytes
+            cursor = _align(cursor + buffer.nbytes, config.xram_align)
     peak = max((lram[i] + program.buffers[i].nbytes for i in lram), default=config.lram_reserve)
     lives = ((program.buffers[index].nbytes, life) for index, life in ordered.lifetimes.items())
     requests = tuple(Request(nbytes, life.start, life.end) for nbytes, life in lives)
-    return MemoryMap(AddressMap(address, size), peak, requests, arena_address, arena_bytes, cursor)
+    return MemoryMap(AddressMap(address, size), peak, requests, arena_address, arena_bytes, constants, cursor)
 
 
 def _place_scratch(program: RunProgram, outside: Iterable[tuple[int, int]], config: NpuConfig) -> dict[int, int]:

@@ -59,16 +59,18 @@ class _Homes:
 
     def __init__(self, program: CallProgram) -> None:
         self.found: dict[int, _Home] = {}
+        copying = [op for op in program.ops if type(op) is SliceCall and op.copies]
+        if not copying:
+            return
         self.loaded = {op.target.buffer for op in program.ops if type(op) is Load}
         self.stored = {op.source.buffer for op in program.ops if type(op) is Store}
         self.writers: dict[int, list[SliceCall]] = {}
         for op in program.ops:
             if type(op) is SliceCall:
                 self.writers.setdefault(op.invocation.output.buffer, []).append(op)
-        for op in program.ops:
-            if type(op) is SliceCall:
-                for which, shift in op.copies:
-                    self._merge(op, which, shift)
+        for call in copying:
+            for which, shift in call.copies:
+                self._merge(call, which, shift)
 
     def _merge(self, call: SliceCall, which: int, shift: Sequence[int]) -> None:
         """Give one copied input and the result one place, if they can have one."""

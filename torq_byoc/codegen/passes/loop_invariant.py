@@ -39,30 +39,35 @@ def hoist_loop_invariant(program: CallProgram) -> CallProgram:
     if not names:
         return program
     return program.with_ops(
-        renamed(op, names) if type(op) is SliceCall else op
-        for op in program.ops
-        if not (type(op) is Load and op.target.buffer in names)
+        [
+            renamed(op, names) if type(op) is SliceCall else op
+            for op in program.ops
+            if not (type(op) is Load and op.target.buffer in names)
+        ]
     )
 
 
 def _fills(program: CallProgram) -> dict[int, tuple[int, _Fill]]:
     """For every loaded LRAM buffer its tile and what fills it, in order of first load."""
     versions: dict[int, int] = {}
-    transfers: dict[int, list[Transfer]] = {}
+    transfers: dict[int, tuple[Transfer, ...]] = {}
     origin: dict[int, tuple[int, str, int, int]] = {}
     reader: dict[int, int] = {}
     for op in program.ops:
         if type(op) is Store:
             versions[op.target.buffer] = versions.get(op.target.buffer, 0) + 1
         elif type(op) is Load:
-            source = op.source.buffer
-            transfers.setdefault(op.target.buffer, []).append(op.transfer)
-            origin.setdefault(op.target.buffer, (op.tile, op.node, source, versions.get(source, 0)))
+            source, target = op.source.buffer, op.target.buffer
+            if target in origin:
+                transfers[target] += (op.transfer,)
+            else:
+                transfers[target] = (op.transfer,)
+                origin[target] = (op.tile, op.node, source, versions.get(source, 0))
         elif type(op) is SliceCall:
             for access in op.accesses:
                 if access.buffer not in reader:
                     reader[access.buffer] = op.slice_index
-    fills = {}
-    for buffer, (tile, node, source, version) in origin.items():
-        fills[buffer] = (tile, (node, source, version, tuple(transfers[buffer]), reader.get(buffer, 0)))
-    return fills
+    return {
+        buffer: (tile, (node, source, version, transfers[buffer], reader.get(buffer, 0)))
+        for buffer, (tile, node, source, version) in origin.items()
+    }

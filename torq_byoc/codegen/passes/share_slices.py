@@ -25,15 +25,21 @@ def share_slices(program: CallProgram) -> CallProgram:
     fills: dict[int, _Fill] = {}
     for op in program.ops:
         if type(op) is Load:
-            step, source, known = fills.get(op.target.buffer, (op.step, op.source.buffer, ()))
-            fills[op.target.buffer] = (step, source, (*known, op.transfer))
+            target = op.target.buffer
+            if target in fills:
+                step, source, known = fills[target]
+                fills[target] = (step, source, (*known, op.transfer))
+            else:
+                fills[target] = (op.step, op.source.buffer, (op.transfer,))
     kept: dict[_Fill, int] = {}
     names = {buffer: kept.setdefault(fill, buffer) for buffer, fill in fills.items()}
     names = {buffer: holder for buffer, holder in names.items() if buffer != holder}
     if not names:
         return program
     return program.with_ops(
-        renamed(op, names) if type(op) is SliceCall else op
-        for op in program.ops
-        if not (type(op) is Load and op.target.buffer in names)
+        [
+            renamed(op, names) if type(op) is SliceCall else op
+            for op in program.ops
+            if not (type(op) is Load and op.target.buffer in names)
+        ]
     )
