@@ -13,6 +13,8 @@ This can only be seen once every buffer has its address.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -132,9 +134,11 @@ class _Places:
             buffer: span(offset // cell, max(1, -(-buffers[buffer].nbytes // cell)))
             for buffer, offset in ordered.offsets.items()
         }
-        self.taken = [0] * (1 + max((life.end for life in self.life.values()), default=-1))
+        changes = [0] * (2 + max([life.end for life in self.life.values()], default=-1))
         for buffer, life in self.life.items():
-            self._flip(buffer, life)
+            changes[life.start] ^= self.cells[buffer]
+            changes[life.end + 1] ^= self.cells[buffer]
+        self.taken = list(itertools.accumulate(changes, operator.xor))
 
     def extend(self, buffer: int, until: int, instead: int) -> bool:
         """Let a buffer live on until a slot and another one not at all, if its place is free for so long."""
