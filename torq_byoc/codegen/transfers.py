@@ -38,9 +38,9 @@ def dense_transfers(strides: Sequence[int], region: Region, size: int, config: N
     Returns:
         As few transfers as the descriptor's strided dims allow; empty for an empty box.
     """
-    if region.size == 0:
+    if 0 in region.extent:
         return []
-    base = sum(start * stride for start, stride in zip(region.start, strides, strict=True))
+    base = sum([start * stride for start, stride in zip(region.start, strides, strict=True)])
     pieces = _dense_pieces(region.extent, tuple(strides), size, config)
     return [Transfer(piece.lram_offset, base + piece.xram_offset, piece.run, piece.dims) for piece in pieces]
 
