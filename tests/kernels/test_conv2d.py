@@ -184,7 +184,7 @@ def test_a_small_plane_takes_blocks_of_more_channels() -> None:
     assert Case((1, 33, 3, 3), 64, (1, 1)).steps[1] == 16
 
 
-@pytest.mark.parametrize(("extent", "channels", "block"), [(56, 64, 16), (56, 4, 4), (16, 64, 4)])
+@pytest.mark.parametrize(("extent", "channels", "block"), [(56, 256, 16), (56, 64, 8), (56, 32, 4), (16, 64, 4)])
 def test_a_large_plane_is_cut_into_rows_that_fill_short_vectors(extent: int, channels: int, block: int) -> None:
     """56 x 56 pixels are 49 vectors of 64 with 4 channels, or 196 of 16 with 16: the same.  But two rows of them are
     seven vectors of 16, or two of 64, of which an eighth is left over.  A plane that is not cut keeps the small block.

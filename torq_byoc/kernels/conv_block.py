@@ -22,6 +22,8 @@ _WORTHWHILE = 0.98
 _CUT_SHARE = 6
 """Results of several vectors that take more than this part of LRAM are computed in bands of a few rows, which fill a
 short vector better than a long one: there a wider block need only take as many cycles."""
+_CUT_BLOCKS = 4
+"""Wider blocks that each slice must have then, so that channels can still be cut."""
 _LRAM_SHARE = 12
 """The weights of a wider block take at most this part of LRAM: two slices with double buffers use a third."""
 
@@ -41,7 +43,7 @@ def block_channels(
         config: the machine.
 
     Returns:
-        4, 8 or 16.
+        4, 8 or 16; of two that are as fast the wider one where the frame will be cut into rows.
     """
 
     def cycles(members: int) -> int:
@@ -60,10 +62,11 @@ def block_channels(
         weights = block * reduction * weight.size
         return used <= config.accumulators and weights * _LRAM_SHARE <= config.lram_usable
 
-    several = slices > 1 and lanes > config.vector_width(data, weight, BLOCK)
+    several = lanes > config.vector_width(data, weight, BLOCK)
     cut = several and lanes * channels * data.size * _CUT_SHARE > config.lram_usable
     best = BLOCK
     for block in _WIDER_BLOCKS:
-        if fits(block) and total(block) <= (1 if cut else _WORTHWHILE) * total(best):
+        equal_will_do = cut and channels >= _CUT_BLOCKS * slices * block
+        if fits(block) and total(block) <= (1 if equal_will_do else _WORTHWHILE) * total(best):
             best = block
     return best
