@@ -17,7 +17,7 @@ COST = 0.05
 networks of the benchmarks with 512, 256 and 128 KiB, where others took 3 %; but most of them did find their room."""
 
 
-class Priced(Protocol):
+class PricedDecision(Protocol):
     """A decision with its price."""
 
     @property
@@ -35,7 +35,7 @@ class Priced(Protocol):
         ...
 
 
-AnyPriced = TypeVar("AnyPriced", bound=Priced)
+AnyPriced = TypeVar("AnyPriced", bound=PricedDecision)
 
 
 def least_crowded(best: Callable[[int], AnyPriced | None], available: int, usable: int) -> AnyPriced | None:

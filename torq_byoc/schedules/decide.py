@@ -37,7 +37,7 @@ from torq_byoc.schedules.tiles import tile_counts
 from torq_byoc.schedules.traffic import Depth, Traffic, tiling_table
 
 FREE = NodeOverride()
-CROWDED_SHARE = 2
+DIVIDING_SHARE = 2
 """Reductions are divided where a tile that fits PRAM would take more than this part of the LRAM with whole ones."""
 NEEDY_SHARE = 2
 """A node that has at least this part of the LRAM and still finds no room may take more steps than is comfortable."""
@@ -177,7 +177,7 @@ class NodeSpace:
     def _crowded(self, tiles: Sequence[tuple[int, ...]]) -> bool:
         """Whether some of the tiles leave little room when their reductions are whole."""
         moved = tiling_table(self.model, tuple(tiles)).traffic(range(len(self.model.shape)), self.residency)
-        return int(moved.demand(Depth.ALL).max()) * CROWDED_SHARE > self.model.config.lram_usable
+        return int(moved.demand(Depth.ALL).max()) * DIVIDING_SHARE > self.model.config.lram_usable
 
     def _list(self, tilings: Sequence[_Tilings]) -> None:
         """Fill the sorted arrays of candidates: bound, demand, and which row of which group each one is."""

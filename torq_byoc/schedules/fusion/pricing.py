@@ -19,8 +19,8 @@ from torq_byoc.schedules.fusion.division import Division
 from torq_byoc.schedules.record import GroupDecision
 from torq_byoc.schedules.slice_costs import SliceCost
 
-CROWDED_SHARE = 0.85
-CROWDED_COST = 1.2
+FULL_WITH_PARTS = 0.85
+COST_WITH_PARTS = 1.2
 """Bands with parts that take more than this share of the LRAM take so many times their cycles: what comes free between
 parts lies in pieces, and what should be loaded early does not fit them."""
 
@@ -110,9 +110,9 @@ class PricedDivision:
         cut = division.cut
         decision = GroupDecision(names, cut.axis, cut.size, axes, buffers, cut.outer, cut.parts)
         nbytes = fixed + loaded + work.program_bytes + stored
-        crowded = cut.parts is not None and demand > CROWDED_SHARE * self.config.lram_usable
+        crowded = cut.parts is not None and demand > FULL_WITH_PARTS * self.config.lram_usable
         chained = float(flow.after(early))
-        crowding = (CROWDED_COST - 1) * chained if crowded else 0.0
+        crowding = (COST_WITH_PARTS - 1) * chained if crowded else 0.0
         return GroupChoice(
             decision,
             chained + crowding,
