@@ -6,7 +6,7 @@ import pytest
 from torq_byoc.codegen.hl import Transfer
 from torq_byoc.codegen.tile_places import fill, place_bytes, tile_place
 from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers, row_major_strides
-from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 
@@ -59,7 +59,9 @@ def test_phased_region_is_split_by_row_and_column_phase(seed: int) -> None:
     planes = int(np.prod(region.extent[:-2]))
     total = phases[0] * phases[1] * planes * rows * columns * size
     moved = move(
-        phased_transfers(shape, row_major_strides(shape, size), region, size, phases, CONFIG), tensor.reshape(-1), total
+        phased_transfers(shape, row_major_strides(shape, size), region, size, phases, phases, CONFIG),
+        tensor.reshape(-1),
+        total,
     )
     moved = moved.reshape(phases[0], phases[1], planes, rows, columns, size)
     box = box.reshape(planes, region.extent[-2], region.extent[-1], size)
@@ -77,7 +79,7 @@ def test_a_region_arrives_in_another_order_of_axes(seed: int, phases: tuple[int,
     order = tuple(int(axis) for axis in rng.permutation(len(shape)))
     image = rng.integers(0, 255, [shape[order.index(axis)] for axis in range(len(shape))]).astype(np.uint8)
     box = image.transpose(order)[tuple(slice(s, s + n) for s, n in zip(region.start, region.extent, strict=True))]
-    place = tile_place(0, shape, DType.UINT8, region, phases, order)
+    place = tile_place(0, shape, DType.UINT8, region, Layout(phases), order)
     transfers, _ = fill(place, CONFIG)
     moved = move(transfers, image.reshape(-1), place_bytes(place))
     if phases == (1, 1):
@@ -88,6 +90,27 @@ def test_a_region_arrives_in_another_order_of_axes(seed: int, phases: tuple[int,
     for y, x in np.ndindex(*region.extent[-2:]):
         phase = split[y % phases[0], x % phases[1], ..., y // phases[0], x // phases[1]]
         assert np.array_equal(phase, box[..., y, x])
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("alone", [(True, True), (True, False), (False, True)])
+def test_phases_that_nobody_reads_stay_away(seed: int, alone: tuple[bool, bool]) -> None:
+    rng, layout = np.random.default_rng(seed), Layout((2, 2), alone)
+    shape, region = random_region(rng, layout.phases)
+    tensor = rng.integers(0, 255, shape).astype(np.uint8)
+    box = tensor[tuple(slice(s, s + n) for s, n in zip(region.start, region.extent, strict=True))]
+    place = tile_place(0, shape, DType.UINT8, region, layout)
+    transfers, read = fill(place, CONFIG)
+    assert place_bytes(place) == layout.elements(region.extent)
+    if alone == (True, True):
+        assert read == region
+        assert np.array_equal(move(transfers, tensor.reshape(-1), place_bytes(place)), box[..., ::2, ::2].reshape(-1))
+    rows, columns = phased_extent(region, layout.phases)
+    kept = move(transfers, tensor.reshape(-1), place_bytes(place))
+    kept = kept.reshape(*layout.kept, *region.extent[:-2], rows, columns)
+    for y, x in np.ndindex(*region.extent[-2:]):
+        if y % 2 < layout.kept[0] and x % 2 < layout.kept[1]:
+            assert np.array_equal(kept[y % 2, x % 2, ..., y // 2, x // 2], box[..., y, x])
 
 
 def test_contiguous_tensor_is_one_run() -> None:

@@ -106,7 +106,7 @@ class _Builder:
         self.bands = 0
         self.tiles: Counter[str] = Counter()
         self.xram: dict[str, int] = {}
-        self.incoming: dict[tuple[str, tuple[int, int], Region], _Incoming] = {}
+        self.incoming: dict[tuple[str, Layout, Region], _Incoming] = {}
 
     def program(self) -> CallProgram:
         plans = {plan.node: plan for plan in self.schedule.nodes}
@@ -230,18 +230,18 @@ class _Builder:
         if region.size == 0:
             info = self.graph.tensors[name]
             return absent_place(info.shape, info.dtype, region)
-        box = self._box(name, context.layouts[which].phases, region)
+        box = self._box(name, context.layouts[which], region)
         buffer = self._new_buffer(f"{node.name}/{name}", Space.LRAM, box.nbytes, BufferKind.ACTIVATION)
         source = Access(self._xram_tensor(self.roots[name]), READ, name, box.read)
         self._loads(node, source, buffer, box.transfers)
         return msgspec.structs.replace(box.place, buffer=buffer)
 
-    def _box(self, name: str, phases: tuple[int, int], region: Region) -> _Incoming:
+    def _box(self, name: str, layout: Layout, region: Region) -> _Incoming:
         """A box of a tensor; slices and tiles ask for the same ones again."""
-        key = (name, phases, region)
+        key = (name, layout, region)
         if key not in self.incoming:
             info = self.graph.tensors[name]
-            place = tile_place(-1, info.shape, info.dtype, region, phases, self.orders.get(name, ()))
+            place = tile_place(-1, info.shape, info.dtype, region, layout, self.orders.get(name, ()))
             transfers, read = fill(place, self.config)
             self.incoming[key] = _Incoming(place, place_bytes(place), self._timed(transfers), read)
         return self.incoming[key]

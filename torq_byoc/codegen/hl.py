@@ -116,7 +116,7 @@ class PlacedOperand(msgspec.Struct, frozen=True, gc=False):
     """A ``kernels.kernel.Placement`` relative to a buffer; ``buffer`` -1 is an operand the tile leaves out.
 
     ``shape`` is that of the whole tensor, as the kernel sees it; ``order`` the axes of its XRAM image that the axes
-    are, none where they are the same.
+    are, none where they are the same; ``kept`` the stride phases along either axis that are there (``Layout.kept``).
     """
 
     buffer: int
@@ -128,6 +128,7 @@ class PlacedOperand(msgspec.Struct, frozen=True, gc=False):
     phases: tuple[int, int] = (1, 1)
     phase_strides: tuple[int, int] = (0, 0)
     order: tuple[int, ...] = ()
+    kept: tuple[int, int] = (1, 1)
 
     def at(self, addresses: Addresses) -> Placement:
         """The placement once buffers have LRAM addresses."""

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from torq_byoc.codegen.hl import PlacedOperand, Transfer
 from torq_byoc.codegen.transfers import dense_transfers, phased_extent, phased_transfers, row_major_strides
-from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 
 DENSE = (1, 1)
+ROW_MAJOR = Layout()
 
 
 def tile_place(
@@ -19,15 +20,15 @@ def tile_place(
     shape: Sequence[int],
     dtype: DType,
     region: Region,
-    phases: tuple[int, int] = DENSE,
+    layout: Layout = ROW_MAJOR,
     order: tuple[int, ...] = (),
 ) -> PlacedOperand:
-    """A buffer that holds exactly a box of a tensor, dense or in stride phases (``kernels.kernel.Layout``)."""
-    extent = _stored_extent(region, phases)
+    """A buffer that holds exactly a box of a tensor, dense or in stride phases."""
+    extent = _stored_extent(region, layout.phases)
     plane = math.prod(extent) * dtype.size
-    planes = (0, 0) if phases == DENSE else (plane * phases[1], plane)
+    planes = (0, 0) if layout.phases == DENSE else (plane * layout.kept[1], plane)
     strides = row_major_strides(extent, dtype.size)
-    return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, phases, planes, order)
+    return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, layout.phases, planes, order, layout.kept)
 
 
 def whole_place(buffer: int, shape: Sequence[int], dtype: DType) -> PlacedOperand:
@@ -43,7 +44,7 @@ def absent_place(shape: Sequence[int], dtype: DType, region: Region) -> PlacedOp
 def place_bytes(place: PlacedOperand) -> int:
     """Bytes of the buffer behind ``tile_place``."""
     extent = _stored_extent(place.region, place.phases)
-    return math.prod(extent) * place.dtype.size * math.prod(place.phases)
+    return math.prod(extent) * place.dtype.size * math.prod(place.kept)
 
 
 def xram_strides(place: PlacedOperand) -> tuple[int, ...]:
@@ -63,8 +64,9 @@ def fill(place: PlacedOperand, config: NpuConfig) -> tuple[list[Transfer], Regio
     size, steps = place.dtype.size, xram_strides(place)
     if place.phases == DENSE:
         return dense_transfers(steps, place.region, size, config), place.region
-    transfers = phased_transfers(place.shape, steps, place.region, size, place.phases, config)
-    whole = all(extent % phase == 0 for extent, phase in zip(place.region.extent[-2:], place.phases, strict=True))
+    transfers = phased_transfers(place.shape, steps, place.region, size, place.phases, place.kept, config)
+    axes = zip(place.region.extent[-2:], place.phases, place.kept, strict=True)
+    whole = all(extent % phase == 0 or kept == 1 for extent, phase, kept in axes)
     return transfers, place.region if whole else None
 
 

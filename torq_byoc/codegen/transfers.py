@@ -64,11 +64,13 @@ def phased_transfers(
     region: Region,
     size: int,
     phases: tuple[int, int],
+    kept: tuple[int, int],
     config: NpuConfig,
 ) -> list[Transfer]:
     """Transfers that move a box of an XRAM tensor into an LRAM tile split into stride phases.
 
-    The tile is [py, px, ..., rows / py, columns / px] (``kernels.kernel.Layout``).  A phase with fewer rows
+    The tile is [py, px, ..., rows / py, columns / px] (``kernels.kernel.Layout``), or has the first phases alone that
+    are ``kept`` along either axis.  A phase with fewer rows
     or columns than the others leaves holes in its LRAM planes; as the LRAM side of a transfer is
     contiguous, the holes are filled with whatever follows in XRAM, except at the very end of the tensor,
     where they stay unwritten (no kernel reads them).  So when the region's rows or columns are no multiple
@@ -79,7 +81,7 @@ def phased_transfers(
     outer = list(zip(region.extent[:-2], strides[:-2], strict=True))
     phase_bytes = math.prod(count for count, _ in outer) * rows * columns * size
     transfers: list[Transfer] = []
-    for phase_y, phase_x in product(range(phases[0]), range(phases[1])):
+    for phase_y, phase_x in product(range(kept[0]), range(kept[1])):
         present = (
             math.ceil((region.extent[-2] - phase_y) / phases[0]),
             math.ceil((region.extent[-1] - phase_x) / phases[1]),
@@ -94,7 +96,7 @@ def phased_transfers(
             math.prod(shape) * size,
             config,
         )
-        lram = (phase_y * phases[1] + phase_x) * phase_bytes
+        lram = (phase_y * kept[1] + phase_x) * phase_bytes
         transfers += plane.transfers(outer, base + phase_y * strides[-2] + phase_x * strides[-1], lram)
     return transfers
 

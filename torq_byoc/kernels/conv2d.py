@@ -96,12 +96,13 @@ class Conv2d(CarryingKernel):
         )
 
     def input_layout(self, graph: OpGraph, node: Node, position: int) -> Layout:
-        """Stride phases; dense where lanes are filters."""
+        """Stride phases, of an axis with a single tap the first one alone; dense where lanes are filters."""
         del position
         if _asks_for_filter_lanes(node):
             return Layout()
         rows, columns = conv_axes(graph, node)
-        return Layout((rows.stride, columns.stride))
+        alone = [axis.kernel == 1 and axis.stride > 1 and not axis.is_folded for axis in (rows, columns)]
+        return Layout((rows.stride, columns.stride), (alone[0], alone[1]))
 
     def input_region(self, graph: OpGraph, node: Node, position: int, output: Region) -> Region:
         """Rows and columns under the kernel; the input channels of the groups touched."""

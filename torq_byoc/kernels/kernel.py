@@ -47,16 +47,24 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
     With ``phases`` (py, px) other than (1, 1) the last two axes are split: the tile is stored as
     [py, px, ..., ceil(rows/py), ceil(columns/px)], phase of tensor index (Y % py, X % px); kernels take the
     actual distances from ``Placement``.  The tile's region starts at a multiple of (py, px) on these axes.
+    ``first_only`` says for either axis that nothing but its first phase is read: the others are not there.
     """
 
     phases: tuple[int, int] = (1, 1)
+    first_only: tuple[bool, bool] = (False, False)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Phases along either axis that a tile has."""
+        rows, columns = (1 if alone else count for count, alone in zip(self.phases, self.first_only, strict=True))
+        return rows, columns
 
     def elements(self, extent: Sequence[int]) -> int:
         """Elements that a box takes in LRAM: its phase planes are padded to whole phases."""
         if self.phases == (1, 1):
             return math.prod(extent)
-        plane = (-(-size // phase) * phase for size, phase in zip(extent[-2:], self.phases, strict=True))
-        return math.prod(extent[:-2]) * math.prod(plane)
+        plane = (-(-size // phase) for size, phase in zip(extent[-2:], self.phases, strict=True))
+        return math.prod(extent[:-2]) * math.prod(plane) * math.prod(self.kept)
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):

@@ -8,9 +8,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from torq_byoc.accuracy.programs.tile_values import Assembled, differing, element_addresses, elements_at
+from torq_byoc.accuracy.programs.tile_values import (
+    Assembled,
+    differing,
+    element_addresses,
+    elements_at,
+    kept_elements,
+)
+from torq_byoc.codegen.tile_places import tile_place
 from torq_byoc.kernels.builder import GraphBuilder
-from torq_byoc.kernels.kernel import Placement, Region
+from torq_byoc.kernels.kernel import Layout, Placement, Region
 from torq_byoc.npu_model.dtypes import DType
 
 
@@ -32,6 +39,18 @@ def test_addresses_are_those_of_the_definition(place: Placement) -> None:
         wanted = place.address + steps[0] * place.strides[0]
         wanted += y % py * sy + y // py * place.strides[1] + x % px * sx + x // px * place.strides[2]
         assert found[index] == wanted
+
+
+def test_of_stride_phases_maybe_the_first_ones_alone_are_there() -> None:
+    region = Region((0, 0, 3, 4), (1, 2, 4, 3))
+    for layout, wanted in [
+        (Layout(), np.ones((4, 3), bool)),
+        (Layout((2, 2)), np.ones((4, 3), bool)),
+        (Layout((2, 2), (True, True)), np.outer([0, 1, 0, 1], [1, 0, 1]) > 0),
+        (Layout((2, 2), (False, True)), np.outer([1, 1, 1, 1], [1, 0, 1]) > 0),
+    ]:
+        place = tile_place(0, (1, 2, 9, 9), DType.INT8, Region((0, 0, 2, 2), (1, 2, 6, 6)), layout)
+        assert np.array_equal(np.broadcast_to(kept_elements(place, region), region.extent)[0, 1], wanted)
 
 
 def test_elements_of_two_bytes_are_read_little_endian_and_beyond_memory_as_zero() -> None:

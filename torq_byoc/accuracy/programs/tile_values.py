@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torq_byoc.codegen.hl import PlacedOperand
 from torq_byoc.kernels.graph import ALIAS_OPS, Node, OpGraph
 from torq_byoc.kernels.kernel import Placement, Region, kernel_for
 from torq_byoc.kernels.movement import intersection, moved
@@ -35,6 +36,18 @@ def element_addresses(place: Placement, region: Region) -> np.ndarray:
             offsets = steps * place.strides[axis]
         total = total + offsets.reshape([-1 if other == axis else 1 for other in range(rank)])
     return total
+
+
+def kept_elements(place: PlacedOperand, region: Region) -> np.ndarray:
+    """Which elements of a region are in a tile that covers it: of stride phases maybe the first ones alone.  Booleans
+    that broadcast to the region's extent."""
+    rank = len(region.start)
+    present = np.ones((1,) * rank, bool)
+    for axis, phase, kept in zip((rank - 2, rank - 1), place.phases, place.kept, strict=True):
+        if kept < phase:
+            steps = np.arange(region.extent[axis]) + (region.start[axis] - place.region.start[axis])
+            present = present & (steps % phase < kept).reshape([-1 if other == axis else 1 for other in range(rank)])
+    return present
 
 
 def elements_at(memory: np.ndarray, addresses: np.ndarray, dtype: np.dtype) -> np.ndarray:

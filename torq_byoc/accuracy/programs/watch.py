@@ -16,7 +16,14 @@ import numpy as np
 from torq_byoc.accuracy.deviation import Stage
 from torq_byoc.accuracy.programs.intent import Alignment, Intent
 from torq_byoc.accuracy.programs.ledger import NOBODY, Ledger
-from torq_byoc.accuracy.programs.tile_values import Assembled, bits, boxed, element_addresses, elements_at
+from torq_byoc.accuracy.programs.tile_values import (
+    Assembled,
+    bits,
+    boxed,
+    element_addresses,
+    elements_at,
+    kept_elements,
+)
 from torq_byoc.codegen.build import needed_granules
 from torq_byoc.codegen.hl import Invocation, PlacedConstant, SliceRun, Store
 from torq_byoc.kernels.graph import Node
@@ -115,6 +122,7 @@ class Watch:
         wanted, known = boxed(self.made.values[tensor], region), boxed(self.made.known[tensor], region)
         places = element_addresses(operand.at(self.intent.address), region)
         wrong = (bits(elements_at(memory.lram, places, wanted.dtype)) != bits(wanted)) | ~known
+        wrong &= kept_elements(operand, region)
         if wrong.any():
             record.excused = True
             self.ledger.blame_operand(op, tensor, operand, places[wrong], memory)

@@ -39,7 +39,7 @@ from torq_byoc.codegen.hl import (
 )
 from torq_byoc.codegen.passes.rewriting import Placing, moved, placed_operands
 from torq_byoc.codegen.tile_places import DENSE, fill, place_bytes, tile_place
-from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.timing import dma_cycles
 from torq_byoc.schedules.fusion.reshaped import reshaped
@@ -165,7 +165,7 @@ class _Rewriting:
         self.places.update((other, _at(place)) for other, _ in loads)
 
     def _new(self, operand: PlacedOperand, region: Region, phases: tuple[int, int]) -> PlacedOperand:
-        place = tile_place(len(self.buffers), operand.shape, operand.dtype, region, phases, operand.order)
+        place = tile_place(len(self.buffers), operand.shape, operand.dtype, region, Layout(phases), operand.order)
         name = self.buffers[operand.buffer].name
         self.buffers.append(Buffer(place.buffer, name, Space.LRAM, place_bytes(place), BufferKind.ACTIVATION))
         return place
@@ -178,6 +178,6 @@ def _at(place: PlacedOperand) -> Placing:
         if operand.shape == place.shape:
             return msgspec.structs.replace(place, dtype=operand.dtype)
         region = reshaped(place.region, place.shape, operand.shape)
-        return tile_place(place.buffer, operand.shape, operand.dtype, region, place.phases)
+        return tile_place(place.buffer, operand.shape, operand.dtype, region, Layout(place.phases))
 
     return placed
