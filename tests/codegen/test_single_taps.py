@@ -38,3 +38,20 @@ def test_beside_a_reader_of_all_phases(size: int, kib: int) -> None:
     branch = convolution(builder, rng, before, 32, 3, 2, 1, "branch")
     builder.output(addition(builder, branch, convolution(builder, rng, before, 32, 1, 2, 0, "shortcut"), "sum"))
     check_program(builder.finish(), replace(CONFIG, lram_bytes=kib << 10))
+
+
+@pytest.mark.parametrize("kib", [12, 16, 64])
+def test_in_bands_as_well(kib: int) -> None:
+    """The shortcut is read band by band, beside what the other branch left in XRAM."""
+    rng = np.random.default_rng(kib)
+    builder = GraphBuilder("banded")
+    x, other = (
+        builder.input(name, shape, DType.INT8) for name, shape in (("x", (1, 8, 40, 40)), ("o", (1, 32, 20, 20)))
+    )
+    shortcut = convolution(builder, rng, x, 32, 1, 2, 0, "shortcut")
+    total = addition(builder, shortcut, other, "sum")
+    builder.output(convolution(builder, rng, total, 16, 1, 1, 0, "after"))
+    generated = check_program(builder.finish(), replace(CONFIG, lram_bytes=kib << 10))
+    assert any(
+        name != "after" and layer.get("in_activation") == 8 * 20 * 20 for name, layer in generated.layer_bytes.items()
+    )

@@ -31,6 +31,12 @@ def tile_place(
     return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, layout.phases, planes, order, layout.kept)
 
 
+def layout_of(place: PlacedOperand) -> Layout:
+    """How a tile lies."""
+    rows, columns = (kept < phase for kept, phase in zip(place.kept, place.phases, strict=True))
+    return Layout(place.phases, (rows, columns))
+
+
 def whole_place(buffer: int, shape: Sequence[int], dtype: DType) -> PlacedOperand:
     """A buffer that holds a whole tensor."""
     return tile_place(buffer, shape, dtype, Region.whole(shape))

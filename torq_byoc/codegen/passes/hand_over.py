@@ -38,7 +38,7 @@ from torq_byoc.codegen.hl import (
     Store,
 )
 from torq_byoc.codegen.passes.rewriting import Placing, moved, placed_operands
-from torq_byoc.codegen.tile_places import DENSE, fill, place_bytes, tile_place
+from torq_byoc.codegen.tile_places import DENSE, fill, layout_of, place_bytes, tile_place
 from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.timing import dma_cycles
@@ -133,7 +133,8 @@ class _Rewriting:
                 self._hand_over(parts[0], phases, own)
                 continue
             first = self.operands[parts[0]]
-            place = self._new(first, functools.reduce(hull, (self.operands[part].region for part in parts)), phases)
+            box = functools.reduce(hull, (self.operands[part].region for part in parts))
+            place = self._new(first, box, Layout(phases))
             self.places.update((buffer, _at(place)) for buffer in (*parts, *own))
             self.rephased.update(parts)
 
@@ -141,7 +142,7 @@ class _Rewriting:
         """Readers take a result where it was made."""
         place = self.operands[made]
         if phases != DENSE:
-            place = self._new(place, place.region, phases)
+            place = self._new(place, place.region, Layout(phases))
             self.places[made] = _at(place)
             self.rephased.add(made)
         self.places.update((buffer, _at(place)) for buffer in readers)
@@ -151,9 +152,11 @@ class _Rewriting:
         buffer, first = loads[0]
         operand = self.operands[buffer]
         box: Region = operand.region
+        layouts = {layout_of(operand)}
         for other, _ in loads[1:]:
             box = hull(box, self.operands[other].region)
-        place = self._new(operand, box, operand.phases)
+            layouts.add(layout_of(self.operands[other]))
+        place = self._new(operand, box, layouts.pop() if len(layouts) == 1 else Layout(operand.phases))
         transfers, read = fill(place, self.config)
         source, target = msgspec.structs.replace(first.source, region=read), Access(place.buffer, WRITE)
         self.joined[buffer] = [
@@ -164,8 +167,8 @@ class _Rewriting:
         ]
         self.places.update((other, _at(place)) for other, _ in loads)
 
-    def _new(self, operand: PlacedOperand, region: Region, phases: tuple[int, int]) -> PlacedOperand:
-        place = tile_place(len(self.buffers), operand.shape, operand.dtype, region, Layout(phases), operand.order)
+    def _new(self, operand: PlacedOperand, region: Region, layout: Layout) -> PlacedOperand:
+        place = tile_place(len(self.buffers), operand.shape, operand.dtype, region, layout, operand.order)
         name = self.buffers[operand.buffer].name
         self.buffers.append(Buffer(place.buffer, name, Space.LRAM, place_bytes(place), BufferKind.ACTIVATION))
         return place
@@ -178,6 +181,6 @@ def _at(place: PlacedOperand) -> Placing:
         if operand.shape == place.shape:
             return msgspec.structs.replace(place, dtype=operand.dtype)
         region = reshaped(place.region, place.shape, operand.shape)
-        return tile_place(place.buffer, operand.shape, operand.dtype, region, Layout(place.phases))
+        return tile_place(place.buffer, operand.shape, operand.dtype, region, layout_of(place))
 
     return placed

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from torq_byoc.kernels.kernel import Layout, Region
+from torq_byoc.kernels.kernel import Region
 from torq_byoc.schedules.fusion.band_kinds import BandKind, BandTraffic, ConstantLoad, NodeLoads
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band_count
 from torq_byoc.schedules.fusion.segment import Segment
@@ -280,9 +280,7 @@ class Division:
 
     def _stored(self, name: str, region: Region) -> int:
         """Bytes that the held part of a tensor takes."""
-        phases = self.segment.phases.get(name)
-        elements = region.size if phases is None else Layout(phases).elements(region.extent)
-        return elements * self.segment.sizes[name]
+        return self.segment.layouts[name].elements(region.extent) * self.segment.sizes[name]
 
 
 def _kind(found: Band | None, times: int) -> BandKind | None:

@@ -10,7 +10,7 @@ from functools import cached_property
 import msgspec
 
 from torq_byoc.kernels.graph import Node, OpGraph
-from torq_byoc.kernels.kernel import Region
+from torq_byoc.kernels.kernel import Layout, Region
 from torq_byoc.schedules.fusion.band_kinds import ConstantLoad
 from torq_byoc.schedules.node_model import NodeModel
 
@@ -121,6 +121,19 @@ class Segment:
         """Bytes an element of every tensor that goes by its name."""
         tensors = self.models[0].graph.tensors
         return {name: tensors[name].dtype.size for name in self.shapes}
+
+    @cached_property
+    def layouts(self) -> dict[str, Layout]:
+        """How every held tensor lies: in all of its stride phases where it is made here or has several readers, else
+        as its reader wants it."""
+        wanted: dict[str, list[Layout]] = {}
+        for model, names in zip(self.models, self.names, strict=True):
+            for index, name in enumerate(names):
+                wanted.setdefault(name, []).append(model.layout(index))
+        whole = {name: Layout(self.phases.get(name, DENSE)) for name in self.shapes}
+        return whole | {
+            name: layouts[0] for name, layouts in wanted.items() if name in self.sources and len(layouts) == 1
+        }
 
     def can_part(self, first: int, last: int) -> bool:
         """Whether these nodes may go through a band part by part: what they pass on to one another is needed by nobody
