@@ -36,9 +36,10 @@ def walked(model: NodeModel, decision: NodeDecision) -> tuple[int, int]:
                 continue
             held[index] = region
             extent = list(region.extent)
-            for axis, phase in zip((-2, -1), model.layout(index).phases, strict=True):
+            layout = model.layout(index)
+            for axis, phase, kept in zip((-2, -1), layout.phases, layout.kept, strict=True):
                 if phase > 1:
-                    extent[axis] = -(-extent[axis] // phase) * phase
+                    extent[axis] = -(-extent[axis] // phase) * kept
             info = model.graph.tensors[model.node.inputs[model.inputs[index]]]
             nbytes += math.prod(extent) * info.dtype.size
             loads += 1
