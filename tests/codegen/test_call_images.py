@@ -22,7 +22,9 @@ from torq_byoc.codegen.prefetch import order
 from torq_byoc.codegen.programs import invocation_tasks, with_programs
 from torq_byoc.codegen.result_places import ResultPlacer
 from torq_byoc.frontend import prepare
-from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.kernels.builder import GraphBuilder
+from torq_byoc.kernels.graph import OpGraph, Rescale
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.encoding import base_fields, encode_slice_program
 from torq_byoc.npu_model.presets import preset
 from torq_byoc.schedules.plan import schedule
@@ -107,6 +109,15 @@ def test_nodes_with_other_tables_are_of_another_kind() -> None:
     nodes = [replace(node, attrs={**node.attrs, "table": changed}) if node is again else node for node in graph.nodes]
     kinds = node_kinds(replace(graph, nodes=nodes))
     assert kinds[first.name] != kinds[again.name]
+
+
+def test_nodes_that_clip_at_another_zero_are_of_another_kind() -> None:
+    builder = GraphBuilder("zeros")
+    x = builder.input("x", (4, 16), DType.BF16)
+    for bound in (0.0, -0.0):
+        rescale = Rescale(np.zeros(1, np.float32), clip_min=bound)
+        builder.output(builder.emit("act", [x], (4, 16), DType.BF16, rescale=rescale))
+    assert len(set(node_kinds(builder.finish()).values())) == 2
 
 
 def test_kernels_with_borders_are_lowered_call_by_call(monkeypatch: pytest.MonkeyPatch) -> None:

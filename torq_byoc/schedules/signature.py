@@ -28,7 +28,8 @@ def signature(graph: OpGraph, node: Node) -> Hashable:
 def exact_signature(graph: OpGraph, node: Node) -> Hashable:
     """A key that two nodes share only when their programs differ in places alone: ``signature`` with all numbers."""
     rescale = node.rescale
-    fixed = () if rescale is None else (rescale.shift, rescale.zero_point, rescale.clip_min, rescale.clip_max)
+    clips = () if rescale is None else (rescale.clip_min, rescale.clip_max)
+    fixed = () if rescale is None else (rescale.shift, rescale.zero_point, *map(freeze, clips))
     costs = kernel_for(node.op).cost_attributes(graph, node)
     return _key(graph, node, {**node.attrs, "costs": costs}, fixed)
 
@@ -41,7 +42,7 @@ def _key(graph: OpGraph, node: Node, attrs: Mapping[str, Any], act: tuple[Hashab
 
 
 def freeze(value: Any) -> Hashable:
-    """A hashable form of an attribute; arrays by shape and type."""
+    """A hashable form of an attribute; arrays by shape and type, and -0.0 unlike 0.0, which it equals."""
     if isinstance(value, np.ndarray):
         return ("array", value.shape, value.dtype.name)
     if isinstance(value, Mapping):
@@ -51,7 +52,9 @@ def freeze(value: Any) -> Hashable:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, np.generic):
-        return value.item()
+        return freeze(value.item())
+    if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
+        return "-0.0"
     return value
 
 
