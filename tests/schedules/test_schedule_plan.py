@@ -145,6 +145,23 @@ def test_aliases_may_not_disagree() -> None:
         schedule(flattened(), NpuConfig(), overrides=DecisionRecord(resident={"stem": True, "flat": False}))
 
 
+def test_a_record_may_fix_a_tile_that_fits_beside_its_resident_input_alone() -> None:
+    graph, config = doubled((1, 16, 32, 32)), replace(NpuConfig(), lram_bytes=44 << 10)
+    whole = NodeOverride(tile=(1, 16, 32, 32), buffers=1)
+    record = DecisionRecord({"doubled": whole}, {"copy": True})
+    assert schedule(graph, config, overrides=record).record.nodes["doubled"].tile == whole.tile
+    with pytest.raises(ScheduleError, match="do not fit"):
+        schedule(graph, config, overrides=DecisionRecord({"doubled": whole}))
+
+
+def doubled(shape: tuple[int, ...]) -> OpGraph:
+    """A tensor that one node makes and the next one reads twice."""
+    builder = GraphBuilder("doubled")
+    copy = builder.emit("act", [builder.input("x", shape, DType.INT8)], shape, DType.INT8, hint="copy")
+    builder.output(builder.emit("maximum", [copy, copy], shape, DType.INT8, hint="doubled"))
+    return builder.finish()
+
+
 def test_forced_residents_that_do_not_fit_are_a_schedule_error() -> None:
     graph = residual(size=64, channels=32)
     with pytest.raises(ScheduleError, match="resident"):

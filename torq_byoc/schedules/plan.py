@@ -116,7 +116,7 @@ class Scheduler:
         )
         self._ungrouped: Plan | None = None
         for index in range(len(self.nodes)):
-            if self._choice(index, frozenset()) is None:
+            if self._choice(index, frozenset()) is None and self._choice(index, self._held(index)) is None:
                 raise self._does_not_fit(index, frozenset())
 
     def alone(self) -> Iterator[tuple[Node, Cost]]:
@@ -329,6 +329,10 @@ class Scheduler:
         if available <= 0:
             return None
         return least_crowded(self._space(index, live).best, available, self.config.lram_usable)
+
+    def _held(self, index: int) -> frozenset[str]:
+        """What the record keeps resident beside a node: a tile fixed for that may not fit with anything less."""
+        return frozenset(s.name for s in self.storages if s.first <= index <= s.last and self.forced.get(s.name))
 
     def _space(self, index: int, live: frozenset[str]) -> NodeSpace:
         node = self.nodes[index]
