@@ -116,13 +116,14 @@ class Scheduler:
         )
         self._ungrouped: Plan | None = None
         for index in range(len(self.nodes)):
-            if self._choice(index, frozenset()) is None and self._choice(index, self._held(index)) is None:
+            if self._alone(index) is None:
                 raise self._does_not_fit(index, frozenset())
 
     def alone(self) -> Iterator[tuple[Node, Cost]]:
-        """Every node with what it costs on its own: not in a group, and with nothing resident; no tile is made."""
+        """Every node with what it costs on its own: not in a group, and with nothing resident, unless the record fixes
+        a tile that only fits beside what the record keeps resident; no tile is made."""
         for index, node in enumerate(self.nodes):
-            choice = self._choice(index, frozenset())
+            choice = self._alone(index)
             assert choice is not None  # or the scheduler could not have been made
             yield node, choice.cost
 
@@ -330,9 +331,9 @@ class Scheduler:
             return None
         return least_crowded(self._space(index, live).best, available, self.config.lram_usable)
 
-    def _held(self, index: int) -> frozenset[str]:
-        """What the record keeps resident beside a node: a tile fixed for that may not fit with anything less."""
-        return frozenset(s.name for s in self.storages if s.first <= index <= s.last and self.forced.get(s.name))
+    def _alone(self, index: int) -> Choice | None:
+        held = frozenset(s.name for s in self.storages if s.first <= index <= s.last and self.forced.get(s.name))
+        return self._choice(index, frozenset()) or self._choice(index, held)
 
     def _space(self, index: int, live: frozenset[str]) -> NodeSpace:
         node = self.nodes[index]
