@@ -190,6 +190,7 @@ def test_a_large_plane_is_cut_into_rows_that_fill_short_vectors(extent: int, cha
     seven vectors of 16, or two of 64, of which an eighth is left over.  A plane that is not cut keeps the small block.
     """
     assert Case((1, 64, extent, extent), channels, (1, 1)).steps[1] == block
+    assert Case((1, 64, 1, extent * extent), channels, (1, 1)).steps[1] == 4  # a single row
 
 
 def test_macs_count_the_products_of_one_group() -> None:

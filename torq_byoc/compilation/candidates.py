@@ -12,7 +12,6 @@ from torq_byoc.compilation.clock import StageClock
 from torq_byoc.compilation.options import Options
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.kernels.graph import OpGraph
-from torq_byoc.schedules.cost_model import rank_of
 from torq_byoc.schedules.node_tiles import scheduled_function
 from torq_byoc.schedules.plan import Scheduler
 from torq_byoc.schedules.priced import Priced
@@ -46,10 +45,10 @@ class Candidate:
         return self.generated.timeline.total_cycles
 
     @property
-    def rank(self) -> float:
-        """Cycles, and some more for transfers that only just hide, as in the search (``cost_model.rank_of``)."""
+    def rank(self) -> int:
+        """Cycles with a channel for either direction, and what it takes at least where both share one: alike."""
         busy = self.generated.timeline.busy
-        return float(rank_of(self.cycles, 0, busy["dma_in"] + busy["dma_out"]))
+        return self.cycles + max(self.cycles, busy["dma_in"] + busy["dma_out"])
 
 
 class CandidateSearch:

@@ -120,7 +120,7 @@ def _of_fastest_chain(search: CandidateSearch, chosen: Candidate) -> Candidate |
 def _planned_for_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
     """The fastest of a candidate and the schedules for machines with less LRAM, where they are plausible.
 
-    Smaller tiles move more bytes: that must not cost a machine whose transfers share one channel what it saves here.
+    Smaller tiles move more bytes: a machine whose transfers share one channel must not lose more than is saved here.
     """
     small = _is_small(chosen)
     if not (small or search.options.effort >= LESS_MEMORY_EFFORT):

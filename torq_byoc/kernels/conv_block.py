@@ -20,7 +20,7 @@ _WIDER_BLOCKS = (8, 16)
 _WORTHWHILE = 0.98
 """A wider block coarsens the cuts of the output channels; it must save at least this factor of the cycles."""
 _CUT_SHARE = 6
-"""Results of several vectors that take more than this part of LRAM are computed in bands of a few rows, which fill a
+"""Planes of several vectors that take more than this part of LRAM are computed in bands of a few rows, which fill a
 short vector better than a long one: there a wider block need only take as many cycles."""
 _CUT_BLOCKS = 4
 """Wider blocks that each slice must have then, so that channels can still be cut."""
@@ -30,12 +30,13 @@ _LRAM_SHARE = 12
 
 @functools.lru_cache(maxsize=4096)
 def block_channels(
-    lanes: int, reduction: int, channels: int, data: DType, weight: DType, config: NpuConfig, slices: int
+    lanes: int, rows: int, reduction: int, channels: int, data: DType, weight: DType, config: NpuConfig, slices: int
 ) -> int:
     """The block that takes the fewest cycles over a whole frame, what remains beside whole blocks included.
 
     Args:
         lanes: positions of the frame.
+        rows: in which they lie.
         reduction: products that one output sums up.
         channels: output channels that are packed together.
         slices: slices between which those are divided, block by block.
@@ -62,7 +63,7 @@ def block_channels(
         weights = block * reduction * weight.size
         return used <= config.accumulators and weights * _LRAM_SHARE <= config.lram_usable
 
-    several = lanes > config.vector_width(data, weight, BLOCK)
+    several = rows > 1 and lanes > config.vector_width(data, weight, BLOCK)
     cut = several and lanes * channels * data.size * _CUT_SHARE > config.lram_usable
     best = BLOCK
     for block in _WIDER_BLOCKS:

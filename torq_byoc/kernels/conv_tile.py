@@ -119,8 +119,8 @@ def conv_shape(graph: OpGraph, node: Node, config: NpuConfig) -> ConvShape:
     )
     if shape.depthwise:
         return shape
-    lanes, alone = geometry.whole_lanes(), shape.groups == 1
-    facts = (lanes, shape.reduction, shape.group_out, data.dtype, weight.dtype)
+    alone = shape.groups == 1
+    facts = (geometry.whole_lanes(), geometry.rows.out, shape.reduction, shape.group_out, data.dtype, weight.dtype)
     return replace(shape, block=block_channels(*facts, config, config.slices if alone else 1))
 
 
