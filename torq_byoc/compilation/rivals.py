@@ -38,6 +38,8 @@ RUNGS = 6
 """As many of those are tried, from the largest on."""
 HELD_UP = 1.005
 """Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM."""
+CLEARLY_HELD_UP = 1.03
+"""The same, from which on that is so beyond doubt: estimates know all else within a percent or two."""
 ROOMIER = ((1.0, Scheduler.best_without_residency), (0.9, Scheduler.best), (0.8, Scheduler.best))
 """Plans that hold less of the LRAM: the share of it that they may plan with, and which plan."""
 USUAL_EFFORT = 1
@@ -110,10 +112,9 @@ def _with_any_groups(search: CandidateSearch) -> Candidate:
 
 def _of_fastest_chain(search: CandidateSearch, chosen: Candidate) -> Candidate | None:
     """With the groups of the fastest chain; None where that promises too little for what it takes to try it."""
-    jobs = len(chosen.generated.program.jobs)
-    if jobs >= LARGE:
+    if _is_large(chosen):
         return None
-    limit, turns = (PLAUSIBLE, MANY_TURNS) if jobs <= SMALL else (PROMISING, ONE_TURN)
+    limit, turns = (PLAUSIBLE, MANY_TURNS) if _is_small(chosen) else (PROMISING, ONE_TURN)
     return search.candidate(lambda scheduler: scheduler.best_chain(turns), limit * chosen.schedule.expected)
 
 
@@ -140,12 +141,23 @@ def _with_room(search: CandidateSearch, chosen: Candidate) -> Candidate:
     only where it takes long to make a program."""
     if search.options.effort == 0:
         return chosen
-    tries = len(ROOMIER) if len(chosen.generated.program.jobs) < LARGE else 2
+    tries = 2 if _is_large(chosen) else len(ROOMIER)
     for share, plan in ROOMIER[:tries]:
         if chosen.cycles < HELD_UP * chosen.schedule.expected:
             break
-        chosen = _faster(chosen, _attempted(search.narrowed(share).candidate, plan, chosen.cycles / HELD_UP))
+        chosen = _faster(chosen, _attempted(search.narrowed(share).candidate, plan, _worth_a_program(chosen)))
     return chosen
+
+
+def _worth_a_program(chosen: Candidate) -> float:
+    """Cycles that a plan with more room may be expected to take: fewer than what the candidate takes; of a large
+    program, unless that waits beyond doubt, fewer than what was expected of it."""
+    clearly = chosen.cycles >= CLEARLY_HELD_UP * chosen.schedule.expected
+    return (chosen.cycles if clearly or not _is_large(chosen) else chosen.schedule.expected) / HELD_UP
+
+
+def _is_large(candidate: Candidate) -> bool:
+    return len(candidate.generated.program.jobs) >= LARGE
 
 
 def _is_small(candidate: Candidate) -> bool:
