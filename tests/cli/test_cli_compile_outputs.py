@@ -133,7 +133,7 @@ def test_a_saved_schedule_gives_the_same_container(model, workspace, tmp_path, c
     assert torq(capsys, "compile", path, "-o", second, "--schedule", record, "--effort", 0).code == 0
     partitions = torq_byoc.load(first).partitions
     assert len(partitions) == (2 if model != "tiny" else 1) or model == "mixed"
-    assert len(json.loads(record.read_text())) == 4
+    assert set(json.loads(record.read_text())) - {"slices"} == {"format", "nodes", "resident", "groups"}
     for one, other in zip(partitions, torq_byoc.load(second).partitions, strict=True):
         assert one.program == other.program and one.facts.decisions == other.facts.decisions
 

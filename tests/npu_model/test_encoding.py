@@ -61,7 +61,7 @@ def test_slice_task_round_trip_is_exact(seed):
 
 @pytest.mark.parametrize(
     "low, high",
-    [(-math.inf, math.inf), (-128, 127), (-(2**31), 2**31 - 1), (0.0, 6.0), (-0.1, 1e-45), (0, math.inf)],
+    [(-math.inf, math.inf), (-128, 127), (-(2**31), 2**31 - 1), (0.0, 6.0), (-0.125, 2.0**-149), (0, math.inf)],
 )
 def test_clip_bounds_keep_value_and_kind(low, high):
     task = structs.replace(CONV, act=ActConfig(clip_min=low, clip_max=high))
@@ -115,7 +115,9 @@ def test_a_conv_task_is_small_and_a_table_adds_two_kib():
         ({"vector": 1 << 16}, "task header"),
         ({"act": ActConfig(zero_point=32768)}, "ACT"),
         ({"act": ActConfig(shift=-1)}, "ACT"),
-        ({"act": ActConfig(clip_max=2**53 + 1)}, "clip maximum"),
+        ({"act": ActConfig(clip_max=2**31)}, "clip maximum"),
+        ({"act": ActConfig(clip_min=-0.1)}, "clip minimum"),
+        ({"act": ActConfig(clip_min=-1e39)}, "clip minimum"),
         ({"loops": (Loop(Tag.FLAT, 1 << 28, Role.LANE),)}, "loop extent"),
         ({"table": TABLE[:511]}, "look-up table"),
         ({"table": ((40000, 0),) * 512}, "look-up table"),
@@ -125,7 +127,7 @@ def test_a_conv_task_is_small_and_a_table_adds_two_kib():
         ({"ndls": (Ndl(Agent.DEDR, 0, DType.INT8, (NdlDim(DimKind.H, 0, 2, 1 << 23),)),)}, "dim stride"),
         ({"ndls": (Ndl(Agent.DEDR, 0, DType.INT8, (NdlDim(DimKind.H, 16, 2, 1),)),)}, "dim loop"),
         ({"ndls": (Ndl(Agent.DEDR, 0, DType.INT8, (NdlDim(DimKind.H, 0, 1 << 28, 1),)),)}, "dim count"),
-        ({"ndls": (Ndl(Agent.CEDR, 0, DType.INT8, (NdlDim(DimKind.H, 0, 2, 0, 1 << 14),)),)}, "dim step"),
+        ({"ndls": (Ndl(Agent.CEDR, 0, DType.INT8, (NdlDim(DimKind.H, 0, 2, 0, 1 << 16),)),)}, "dim step"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_by_name(change, field):
@@ -137,6 +139,28 @@ def test_a_value_that_does_not_fit_is_refused_by_name(change, field):
 def test_register_descriptors_with_equal_walks_are_stored_once():
     lone = structs.replace(CONV, ndls=tuple(ndl for ndl in CONV.ndls if ndl.agent is not Agent.CEPW))
     assert encoded_size(CONV) - encoded_size(lone) == 2
+
+
+@pytest.mark.parametrize(
+    ("dim", "more"),
+    [
+        (NdlDim(DimKind.H, 0, 3, 8, 32), 2),  # the step
+        (NdlDim(DimKind.H, 0, 2, 8, 32), 2 + 4),  # and a count that does not reach the end of the loop
+        (NdlDim(DimKind.L, 0, 32, 1), 0),  # a vector of the lanes
+        (NdlDim(DimKind.L, 0, 24, 1), 4),
+        (NdlDim(DimKind.L, 1, 4, 1), 0),  # the members of a group
+        (NdlDim(DimKind.H, 2, 7, 1), 0),  # a whole loop
+        (NdlDim(DimKind.H, 2, 6, 1), 4),
+    ],
+)
+def test_a_dim_says_only_what_does_not_follow_from_its_loop(dim, more):
+    loops = (Loop(Tag.FLAT, 96, Role.LANE), Loop(Tag.GROUP, 9, Role.GROUP), Loop(Tag.OTHER, 7, Role.PARALLEL))
+    with_it, without = (
+        SliceTask(loops, 32, 4, (Ndl(Agent.DEDR, 64, DType.INT8, dims), Ndl(Agent.DEQW, 8, DType.INT8, ())))
+        for dims in ((dim,), ())
+    )
+    assert encoded_size(with_it) - encoded_size(without) == 1 + 3 + more
+    assert decode_slice_program(encode_slice_task(with_it)) == (with_it,)
 
 
 def test_nss_round_trip_is_exact():

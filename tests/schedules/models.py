@@ -65,10 +65,10 @@ def flattened(channels: int = 8) -> OpGraph:
     return builder.finish()
 
 
-def strided() -> OpGraph:
+def strided(size: int = 16) -> OpGraph:
     """conv, then a stride-2 conv that wants its input in phase planes."""
     builder = GraphBuilder("strided")
-    x = add_conv(builder, builder.input("image", (1, 3, 16, 16), DType.INT8), 8, name="stem")
+    x = add_conv(builder, builder.input("image", (1, 3, size, size), DType.INT8), 8, name="stem")
     y = add_conv(builder, x, 8, stride=2, name="down")
     builder.output(add_conv(builder, y, 8, name="tail"))
     return builder.finish()

@@ -62,7 +62,7 @@ def test_more_layers_of_a_kind_need_no_more_pricing(work: Counter[str], kib: int
         schedule(residual(blocks=blocks), config)
         counts.append(dict(work))
     assert counts[0]["priced"] > 0 and counts[0]["scheduled"] > 0
-    assert counts[0] == counts[1]
+    assert all(counts[1][kind] <= counts[0][kind] for kind in counts[0])
 
 
 def other_numbers(node: Node, layer: int) -> Node:

@@ -7,7 +7,6 @@ each of these lies as far from the first element of its operand as in the call t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +16,7 @@ from torq_byoc.codegen.programs import invocation_tasks
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.kernel import kernel_for
 from torq_byoc.npu_model.config import NpuConfig
-from torq_byoc.npu_model.encoding import base_fields, encode_slice_program
-
-_BASE = struct.Struct("<I")
+from torq_byoc.npu_model.encoding import base_fields, encode_slice_program, put_base
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +37,7 @@ class _Image:
         """The program for operands elsewhere."""
         image = bytearray(self.data)
         for offset, base, operand in self.bases:
-            _BASE.pack_into(image, offset, base + first[operand] - self.first[operand])
+            put_base(image, offset, base + first[operand] - self.first[operand])
         return bytes(image)
 
 

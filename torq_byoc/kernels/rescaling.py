@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 
 from torq_byoc.kernels.graph import Rescale
@@ -23,10 +25,15 @@ def act_config(rescale: Rescale | None, *operands: DType) -> ActConfig:
         shift=rescale.shift,
         rounding=rescale.rounding,
         zero_point=rescale.zero_point,
-        clip_min=rescale.clip_min,
-        clip_max=rescale.clip_max,
+        clip_min=register_bound(rescale.clip_min),
+        clip_max=register_bound(rescale.clip_max),
         sum_bits=rescale.sum_bits,
     )
+
+
+def register_bound(bound: float) -> float:
+    """A clip bound as its register of 32 bits holds it: an integer as it is, a float rounded to fp32."""
+    return bound if isinstance(bound, Integral) else float(np.float32(bound))
 
 
 def pair_bytes(is_float: bool) -> int:

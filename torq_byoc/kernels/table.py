@@ -13,6 +13,7 @@ from torq_byoc.kernels.bias_operand import bias_constants, bias_view
 from torq_byoc.kernels.elementwise import ElementwiseKernel, input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
+from torq_byoc.kernels.rescaling import register_bound
 from torq_byoc.kernels.result_boxes import result_boxes
 from torq_byoc.kernels.results import entries_for, node_act, widen
 from torq_byoc.kernels.unary import unary_task
@@ -81,6 +82,6 @@ def _table_act(graph: OpGraph, node: Node) -> ActConfig:
     return replace(
         node_act(node, ActMode.TABLE, *input_types(graph, node)),
         zero_point=int(node.attrs.get("out_zero_point", 0)),
-        clip_min=node.attrs.get("clip_min", -math.inf),
-        clip_max=node.attrs.get("clip_max", math.inf),
+        clip_min=register_bound(node.attrs.get("clip_min", -math.inf)),
+        clip_max=register_bound(node.attrs.get("clip_max", math.inf)),
     )

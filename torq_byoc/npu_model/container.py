@@ -4,7 +4,7 @@ Little-endian, the same bytes for the same sections:
 
 =============  ========================================================================================
 magic          8 bytes, with line endings that a text-mode copy would change
-version u32    a reader takes files of its own version and older
+version u32    a reader takes files of its own version
 sections u32
 size u64       of the whole file
 SHA-256        of the whole file without this field
@@ -26,7 +26,7 @@ from torq_byoc.errors import ProgramFormatError
 from torq_byoc.files import Expected, read_ordinary, write_together
 
 MAGIC = b"\x89TORQ\r\n\x1a"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_FILE_BYTES = 5 << 30
 """A little above the 4 GiB that a program's XRAM image can take."""
 CONTAINER_FILE = Expected(
@@ -88,7 +88,7 @@ def unpack_container(data: bytes, where: str = "") -> dict[str, bytes]:
         where: the file's name, for error messages.
 
     Raises:
-        ProgramFormatError: not a container, damaged, truncated, or written by a newer version.
+        ProgramFormatError: not a container, damaged, truncated, or written by another version.
     """
     sections = {}
     for entry in section_table(data, where):
@@ -163,16 +163,15 @@ def _check_header(data: bytes, where: str) -> int:
     version: int
     count: int
     _, version, count, size = _PREFIX.unpack_from(data)
-    if version > FORMAT_VERSION:
+    if version != FORMAT_VERSION:
+        age, update = ("a newer", ", or update torq_byoc") if version > FORMAT_VERSION else ("an older", "")
         raise ProgramFormatError(
-            "the compiled program was written by a newer version",
+            f"the compiled program was written by {age} version",
             where=where,
-            why=f"format version {version}, this version reads up to {FORMAT_VERSION}",
-            remedy="update torq_byoc, or compile the model again with this version",
+            why=f"format version {version}, this version reads {FORMAT_VERSION}",
+            remedy=f"compile the model again with this version{update}",
             details={"version": version, "supported": FORMAT_VERSION},
         )
-    if version < 1:
-        raise _damaged(where, f"format version {version}")
     if size != len(data):
         raise _damaged(where, f"{len(data)} bytes, the header says {size}")
     if count > _MAX_SECTIONS:

@@ -5,20 +5,20 @@ strides, so code generation can size program buffers before it places anything.
 
 =========  =========================================================================================
 header     size u16, mark u8, flags u8, vector u16, weights u8, loops u8, descriptors u8
-ACT        mode u8, shift u8, rounding u8, sum bits u8, zero point i16, clip bounds 2 x f64
+ACT        mode u8, shift u8, rounding u8, sum bits u8, zero point i16, clip bounds 2 x (i32 or f32)
 ALU        op0 6 bits | no P clear, no P output as u8, op1 u8                  (flag ALU)
 loops      extent 28 bits | tag 4 bits as u32, role u8
 plane      see ``_PLANE``                                                       (flag PLANE)
 window     see ``_WINDOW``                                                      (flag WINDOW)
 fill       i32                                                                  (flag FILL)
 descr.     agent and type u8, dims u8 (0x80 | k: the dims of descriptor k again), base u32 (memory only)
-dim        count 28 bits | loop 4 bits as u32; memory: stride 24 bits | kind 2 bits as u32, step u16;
-           register: step 14 bits | kind 2 bits as u16
+dim        loop 4 bits | kind 2 bits | two flags as u8, step u16 (flag STEP), count u32 (flag COUNT),
+           stride i24 (memory only)
 table      512 x (base i16, slope i16) = 2 KiB                                  (flag TABLE)
 =========  =========================================================================================
 
-Register descriptors are walks of the same nest, so most of them repeat another one's dims; those are
-stored once.
+All descriptors are walks of one nest (hardware doc 4.1).  A dim whose step is 1, or whose count follows from its loop,
+does not repeat it; a register descriptor with another one's dims refers to them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Integral
 
-from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS, decode_ndls, encode_ndls, ndl_bases, ndls_bytes
+from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS, decode_ndls, encode_ndls, ndl_bases, ndls_bytes, put_base
 from torq_byoc.npu_model.encoding_nss import decode_nss, encode_nss, nss_bytes, start_bytes, task_bytes
-from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, malformed, pack
+from torq_byoc.npu_model.fields import Layout, Reader, bits, does_not_fit, malformed, pack
 from torq_byoc.npu_model.isa import (
     ActConfig,
     ActMode,
@@ -58,17 +58,19 @@ __all__ = [
     "nss_bytes",
     "start_bytes",
     "program_bytes",
+    "put_base",
     "task_bytes",
 ]
 
 _KIND = "slice program"
 _MARK = 0xA7
 _HEADER = struct.Struct("<HBBHBBB")
-_ACT = struct.Struct("<BBBBhdd")
+_ACT = struct.Struct("<BBBBh4s4s")
 _ALU = struct.Struct("<BB")
 _LOOP = struct.Struct("<IB")
-_PLANE = struct.Struct("<IIIiBBiiHHiid")
-_WINDOW = struct.Struct("<IIIiiBBii")
+_PLANE = Layout("TTTtBBttHHtt4s")
+_WINDOW = Layout("TTTttBBtt")
+_INTEGER, _FLOAT = struct.Struct("<i"), struct.Struct("<f")
 _FILL = struct.Struct("<i")
 _TABLE = struct.Struct("<1024h")
 
@@ -104,7 +106,7 @@ def encode_slice_task(task: SliceTask) -> bytes:
         parts.append(_encode_window(task.window))
     if task.fill_value is not None:
         parts.append(pack(_FILL, "fill value", task.fill_value))
-    parts += encode_ndls(task.ndls)
+    parts += encode_ndls(task)
     if task.table is not None:
         parts.append(_encode_table(task.table))
     size = _HEADER.size + sum(map(len, parts))
@@ -125,7 +127,7 @@ def encoded_size(task: SliceTask) -> int:
     size += _WINDOW.size if task.window else 0
     size += _FILL.size if task.fill_value is not None else 0
     size += _TABLE.size if task.table is not None else 0
-    return size + ndls_bytes(task.ndls)
+    return size + ndls_bytes(task)
 
 
 def base_fields(data: bytes) -> list[tuple[int, int]]:
@@ -180,16 +182,18 @@ def _flags(task: SliceTask) -> int:
     return flags
 
 
-def _number(group: str, value: float) -> float:
-    """A bound as a double, provided that loses nothing."""
-    number = float(value)
-    if number != value and value == value:  # NaN is left to the verifier
-        raise does_not_fit(group, value, "f64")
-    return number
+def _word(group: str, value: float) -> bytes:
+    """A bound as 32 bits: an integer, or a float provided that loses nothing."""
+    if isinstance(value, Integral):
+        return pack(_INTEGER, group, value)
+    word = pack(_FLOAT, group, value)
+    if _FLOAT.unpack(word)[0] != value and value == value:  # NaN is left to the verifier
+        raise does_not_fit(group, value, "f32")
+    return word
 
 
 def _encode_act(act: ActConfig) -> bytes:
-    low, high = _number("clip minimum", act.clip_min), _number("clip maximum", act.clip_max)
+    low, high = _word("clip minimum", act.clip_min), _word("clip maximum", act.clip_max)
     return pack(_ACT, "ACT", act.mode, act.shift, act.rounding, act.sum_bits, act.zero_point, low, high)
 
 
@@ -214,7 +218,7 @@ def _encode_plane(plane: Plane) -> bytes:
         plane.dilation_x,
         plane.pad_top,
         plane.pad_left,
-        _number("pad value", plane.pad_value),
+        _word("pad value", plane.pad_value),
     )
 
 
@@ -252,7 +256,7 @@ def _decode_task(data: bytes) -> SliceTask:
     plane = _decode_plane(reader, flags) if flags & _HAS_PLANE else None
     window = OutputWindow(*reader.take(_WINDOW)) if flags & _HAS_WINDOW else None
     fill = reader.take(_FILL)[0] if flags & _HAS_FILL else None
-    ndls = decode_ndls(reader, ndl_count, loop_count)
+    ndls = decode_ndls(reader, ndl_count, loops, vector, weights)
     table = None
     if flags & _HAS_TABLE:
         table = _decode_table(reader.raw(_TABLE.size))
@@ -280,16 +284,14 @@ def _decode_act(reader: Reader, flags: int) -> ActConfig:
         shift,
         Rounding(rounding),
         zero_point,
-        _integer(reader, low) if flags & _INTEGER_MIN else low,
-        _integer(reader, high) if flags & _INTEGER_MAX else high,
+        _bound(low, flags & _INTEGER_MIN),
+        _bound(high, flags & _INTEGER_MAX),
         sum_bits,
     )
 
 
-def _integer(reader: Reader, number: float) -> int:
-    if not number.is_integer():
-        raise reader.malformed(f"{number} where an integer belongs")
-    return int(number)
+def _bound(word: bytes, integer: int) -> float:
+    return (_INTEGER if integer else _FLOAT).unpack(word)[0]
 
 
 def _decode_loop(reader: Reader) -> Loop:
@@ -299,4 +301,4 @@ def _decode_loop(reader: Reader) -> Loop:
 
 def _decode_plane(reader: Reader, flags: int) -> Plane:
     *numbers, pad_value = reader.take(_PLANE)
-    return Plane(*[*numbers, _integer(reader, pad_value) if flags & _INTEGER_PAD else pad_value])
+    return Plane(*[*numbers, _bound(pad_value, flags & _INTEGER_PAD)])

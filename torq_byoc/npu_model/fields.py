@@ -1,7 +1,8 @@
 """Packing and unpacking of binary fields with errors that name the field group.
 
 ``pack`` refuses a value that does not fit its field; a ``Reader`` never reads past its end.  Shared by the
-encodings of slice tasks and of sequencer tasks.
+encodings of slice tasks and of sequencer tasks.  ``Layout`` is a ``struct.Struct`` that knows 24-bit numbers too, the
+width of addresses and strides.
 """
 
 from __future__ import annotations
@@ -12,7 +13,35 @@ from typing import Any
 from torq_byoc.errors import InternalError, ProgramFormatError
 
 
-def pack(layout: struct.Struct, group: str, *values: Any) -> bytes:
+class Layout:
+    """Little-endian fields: the codes of ``struct``, and ``t`` and ``T`` for 24 bits, signed and unsigned."""
+
+    def __init__(self, codes: str) -> None:
+        self.format = codes
+        self._struct = struct.Struct("<" + codes.replace("t", "3s").replace("T", "3s"))
+        self._short = [(index, code == "t") for index, code in enumerate(codes) if code in "tT"]
+        self.size = self._struct.size
+
+    def pack(self, *values: Any) -> bytes:
+        """The bytes of the fields; ``OverflowError`` or ``struct.error`` where a value does not fit."""
+        fields = list(values)
+        for index, signed in self._short:
+            fields[index] = int(fields[index]).to_bytes(3, "little", signed=signed)
+        return self._struct.pack(*fields)
+
+    def unpack_from(self, buffer: bytes, offset: int = 0) -> tuple[Any, ...]:
+        """The values of the fields at an offset."""
+        fields = list(self._struct.unpack_from(buffer, offset))
+        for index, signed in self._short:
+            fields[index] = int.from_bytes(fields[index], "little", signed=signed)
+        return tuple(fields)
+
+
+Fields = struct.Struct | Layout
+"""The layout of a group of fields."""
+
+
+def pack(layout: Fields, group: str, *values: Any) -> bytes:
     """The bytes of one group of fields.
 
     Raises:
@@ -58,7 +87,7 @@ class Reader:
         """Bytes not yet taken."""
         return len(self._data) - self.offset
 
-    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
+    def take(self, layout: Fields) -> tuple[Any, ...]:
         """The fields of the next group."""
         start = self.offset
         if layout.size > len(self._data) - start:
