@@ -57,6 +57,17 @@ def convolution(
     return builder.emit("conv2d", [x, weight], shape, DType.INT8, attrs=attrs, rescale=rescale, origin=name)
 
 
+def chain(layers: int, channels: int, extent: int) -> OpGraph:
+    """Convolutions of 3 x 3 one after the other, over square planes."""
+    rng = np.random.default_rng(layers)
+    builder = GraphBuilder("chain")
+    x = builder.input("x", (1, 4, extent, extent), DType.INT8)
+    for index in range(layers):
+        x = convolution(builder, rng, x, channels, 3, 1, 1, f"conv{index}")
+    builder.output(x)
+    return builder.finish()
+
+
 def addition(builder: GraphBuilder, a: str, b: str, name: str) -> str:
     """Append a residual addition with unlike scales."""
     rescale = Rescale(np.array([1234], np.int32), None, 13, 2)

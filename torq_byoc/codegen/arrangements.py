@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from torq_byoc.codegen.bytes_first import orders_by_bytes
 from torq_byoc.codegen.clean_copies import Copy
 from torq_byoc.codegen.dependencies import AddressMap, Dependencies, dependencies, start_times
 from torq_byoc.codegen.hl import RunProgram
@@ -50,6 +51,8 @@ def arranged(
             if ordered is not None:
                 found = True
                 yield ordered
+        if found and early.across_nodes:
+            yield from orders_by_bytes(results, early)
         if found:
             return
     raise LramOverflowError(

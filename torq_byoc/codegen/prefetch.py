@@ -68,19 +68,37 @@ def order(
         Ops ordered slot by slot (loads issued in the slot, slice programs, stores), or None when some buffer finds no
         room even so.
     """
-    program, relief = results.needs.program, Relief()
+    relief = Relief()
     for _ in range(attempts):
         placement = Placement(results, relief)
         slots = placement.place(early, arrangement)
         if slots is not None:
-            ops = _linear(program, slots, placement.reused)
-            ahead, places = _early_loads(results.needs, slots), placement.places
-            return OrderedProgram(program.with_ops(ops), places.lifetimes, places.offsets, ahead)
+            places = placement.places
+            return ordered_program(results.needs, slots, placement.reused, places.lifetimes, places.offsets)
         more = placement.relieved()
         if more == relief:
             return None
         relief = more
     return None
+
+
+def ordered_program(
+    needs: Needs,
+    slots: Mapping[int, int],
+    reused: Mapping[int, int],
+    lifetimes: Mapping[int, Lifetime],
+    offsets: Mapping[int, int],
+) -> OrderedProgram:
+    """A program in the order that slots give.
+
+    Args:
+        needs: of the program.
+        slots: issue slot of every fetched buffer that is loaded.
+        reused: for buffers that need no load, the buffer that holds the same.
+        lifetimes, offsets: slots and LRAM offsets (bytes) of all other LRAM buffers.
+    """
+    ops = _linear(needs.program, slots, reused)
+    return OrderedProgram(needs.program.with_ops(ops), lifetimes, offsets, _early_loads(needs, slots))
 
 
 def _early_loads(needs: Needs, slots: Mapping[int, int]) -> EarlyLoads:

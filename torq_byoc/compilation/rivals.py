@@ -34,9 +34,9 @@ MANY_TURNS, ONE_TURN = 12, 1
 LADDER = tuple(kib << 10 for kib in (1536, 1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 16))
 """Bytes of LRAM for which other plans are made, where the machine has more: sizes, not shares, so that a machine with
 more of it tries what one with less would do."""
-RUNGS = 6
+RUNGS = 12
 """As many of those are tried, from the largest on."""
-HELD_UP = 1.005
+HELD_UP = 1.012
 """Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM."""
 CLEARLY_HELD_UP = 1.03
 """The same, from which on that is so beyond doubt: estimates know all else within a percent or two."""
@@ -126,11 +126,12 @@ def _planned_for_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
     small = _is_small(chosen)
     if not (small or search.options.effort >= LESS_MEMORY_EFFORT):
         return chosen
-    usable = search.options.config.lram_bytes
+    config = search.options.config
     plan = _longest_chain if small else Scheduler.best
-    for nbytes in [size for size in LADDER if size < usable][:RUNGS]:
+    for nbytes in [size for size in LADDER if size < config.lram_bytes][:RUNGS]:
         limit = PLAUSIBLE * chosen.schedule.expected
-        rival = _attempted(search.narrowed(nbytes / usable).candidate, plan, limit)
+        share = (nbytes - config.lram_reserve) / config.lram_usable
+        rival = _attempted(search.narrowed(share).candidate, plan, limit)
         if rival is not None and rival.rank < chosen.rank:
             chosen = _faster(chosen, rival)
     return chosen
