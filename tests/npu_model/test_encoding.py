@@ -141,6 +141,19 @@ def test_register_descriptors_with_equal_walks_are_stored_once():
     assert encoded_size(CONV) - encoded_size(lone) == 2
 
 
+def test_a_register_descriptor_takes_no_dims_from_memory():
+    """They have strides, which a register descriptor has no field for."""
+    dims = (NdlDim(DimKind.H, 0, 96, 8),)
+    loops = (Loop(Tag.FLAT, 96, Role.LANE),)
+    register = Ndl(Agent.CEDR, 0, DType.INT8, (NdlDim(DimKind.H, 0, 96, 0),))
+    task = SliceTask(loops, 32, 1, (Ndl(Agent.DEDR, 64, DType.INT8, dims), register, register))
+    data = bytearray(encode_slice_task(task))
+    assert data[-1] == 0x80 | 1  # the dims of descriptor 1
+    data[-1] = 0x80 | 0
+    with pytest.raises(ProgramFormatError, match="CEDR refers to dims of DEDR"):
+        decode_slice_program(bytes(data))
+
+
 @pytest.mark.parametrize(
     ("dim", "more"),
     [

@@ -173,8 +173,11 @@ def decode_ndls(reader: Reader, count: int, loops: Sequence[Loop], vector: int, 
         agent, dtype = Agent(code & 15), _DTYPES[code >> 4]
         memory = agent in MEMORY_AGENTS
         base = reader.take(_BASE)[0] if memory else 0
-        if dim_count & _SHARED and not memory:
-            dims = ndls[dim_count ^ _SHARED].dims
+        if dim_count & _SHARED:
+            twin = ndls[dim_count ^ _SHARED]
+            if memory or twin.agent in MEMORY_AGENTS:
+                raise reader.malformed(f"{agent.name} refers to dims of {twin.agent.name}")
+            dims = twin.dims
         else:
             dims = tuple([_decode_dim(reader, memory, agent, loops, vector, weights) for _ in range(dim_count)])
         ndls.append(Ndl(agent, base, dtype, dims))
