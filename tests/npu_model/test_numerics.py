@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +19,7 @@ from torq_byoc.npu_model.numerics import (
     act_float,
     apply_act,
     fixed_point,
+    register_bound,
     rescale,
     round_bf16,
     round_to,
@@ -194,6 +196,24 @@ def test_float_sums_round_once_to_single_then_take_the_bias() -> None:
     # 2^24 + 1 is no fp32: the sum becomes 2^24 before the bias of 1 is added, and 2^24 + 1 again rounds to even.
     assert act_float(np.array([2.0**24 + 1]), np.float32(1), out=DType.FP32).item() == 2.0**24
     assert act_float(np.array([0.75]), np.float32(0.5)).astype(np.float32).item() == 1.25
+
+
+@pytest.mark.parametrize(
+    ("bound", "held"),
+    [
+        (0.1, 0.10000000149011612),
+        (1e39, math.inf),
+        (-1e39, -math.inf),
+        (3.4028235e38, 3.4028234663852886e38),
+        (127, 127),
+    ],
+)
+def test_bounds_are_what_a_register_of_32_bits_holds(bound: float, held: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert register_bound(bound) == held and type(register_bound(bound)) is type(bound)
+        clipped = act_float(np.array([3e38, np.inf]), 0.0, -math.inf, bound, DType.FP32)
+    assert clipped.tolist() == np.minimum(np.array([3e38, np.inf], np.float32), np.float32(held)).tolist()
 
 
 def test_float_clip_keeps_nan_and_negative_zero_is_normalised() -> None:

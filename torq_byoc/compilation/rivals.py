@@ -38,8 +38,11 @@ RUNGS = 12
 """As many of those are tried, from the largest on."""
 HELD_UP = 1.012
 """Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM."""
+WORTHWHILE = 1.005
+"""Cycles of a program that waits for room over those expected of a plan that is worth a program."""
 CLEARLY_HELD_UP = 1.03
-"""The same, from which on that is so beyond doubt: estimates know all else within a percent or two."""
+"""Simulated cycles over expected ones, from which on a program waits beyond doubt: estimates know all else within a
+percent or two."""
 ROOMIER = ((1.0, Scheduler.best_without_residency), (0.9, Scheduler.best), (0.8, Scheduler.best))
 """Plans that hold less of the LRAM: the share of it that they may plan with, and which plan."""
 USUAL_EFFORT = 1
@@ -154,7 +157,7 @@ def _worth_a_program(chosen: Candidate) -> float:
     """Cycles that a plan with more room may be expected to take: fewer than what the candidate takes; of a large
     program, unless that waits beyond doubt, fewer than what was expected of it."""
     clearly = chosen.cycles >= CLEARLY_HELD_UP * chosen.schedule.expected
-    return (chosen.cycles if clearly or not _is_large(chosen) else chosen.schedule.expected) / HELD_UP
+    return (chosen.cycles if clearly or not _is_large(chosen) else chosen.schedule.expected) / WORTHWHILE
 
 
 def _is_large(candidate: Candidate) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import numpy as np
 
 from torq_byoc.kernels.graph import Rescale
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import ActConfig
-from torq_byoc.npu_model.numerics import apply_act
+from torq_byoc.npu_model.numerics import apply_act, register_bound
 
 
 def act_config(rescale: Rescale | None, *operands: DType) -> ActConfig:
@@ -29,11 +27,6 @@ def act_config(rescale: Rescale | None, *operands: DType) -> ActConfig:
         clip_max=register_bound(rescale.clip_max),
         sum_bits=rescale.sum_bits,
     )
-
-
-def register_bound(bound: float) -> float:
-    """A clip bound as its register of 32 bits holds it: an integer as it is, a float rounded to fp32."""
-    return bound if isinstance(bound, Integral) else float(np.float32(bound))
 
 
 def pair_bytes(is_float: bool) -> int:

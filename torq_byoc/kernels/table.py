@@ -13,13 +13,12 @@ from torq_byoc.kernels.bias_operand import bias_constants, bias_view
 from torq_byoc.kernels.elementwise import ElementwiseKernel, input_types
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import ConstantPlacement, PackedConstant, Placement, Region, register
-from torq_byoc.kernels.rescaling import register_bound
 from torq_byoc.kernels.result_boxes import result_boxes
 from torq_byoc.kernels.results import entries_for, node_act, widen
 from torq_byoc.kernels.unary import unary_task
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import ActConfig, ActMode, SliceTask
-from torq_byoc.npu_model.numerics import apply_act
+from torq_byoc.npu_model.numerics import apply_act, register_bound
 
 
 @register

@@ -71,7 +71,7 @@ def _encoded_walks(
             own = b"".join([_encode_dim(dim, loops, vector, weights) for dim in dims])
             encoded.append((pack(_NDL, agent.name, code, count), own))
         else:
-            encoded.append((pack(_NDL, agent.name, code, _SHARED | twin), b""))
+            encoded.append((pack(_NDL, agent.name, code, _SHARED | bits("shared dims", twin, 7)), b""))
     return tuple(encoded)
 
 

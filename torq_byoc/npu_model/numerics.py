@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 
@@ -113,12 +114,22 @@ def _biased_float(acc: np.ndarray, bias: np.ndarray | float) -> np.ndarray:
         return update(np.add, np.array(acc, np.float32), bias)
 
 
+def register_bound(bound: float) -> float:
+    """A clip bound as its register of 32 bits holds it: an integer as it is, a float rounded to fp32, infinite where
+    that has no number so large."""
+    if isinstance(bound, Integral):
+        return bound
+    with np.errstate(over="ignore"):
+        return float(np.float32(bound))
+
+
 def _clip_float(values: np.ndarray, clip_min: float, clip_max: float) -> np.ndarray:
     """Clip to fp32 bounds in place; a NaN stays."""
-    if clip_min != -math.inf:
-        np.maximum(values, np.float32(clip_min), out=values)
-    if clip_max != math.inf:
-        np.minimum(values, np.float32(clip_max), out=values)
+    low, high = register_bound(clip_min), register_bound(clip_max)
+    if low != -math.inf:
+        np.maximum(values, np.float32(low), out=values)
+    if high != math.inf:
+        np.minimum(values, np.float32(high), out=values)
     return values
 
 

@@ -15,7 +15,7 @@ from torq_byoc.kernels.graph import Node, OpGraph, Rescale
 from torq_byoc.kernels.rescaling import act_config
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.isa import Rounding
-from torq_byoc.npu_model.numerics import clip_bounds
+from torq_byoc.npu_model.numerics import clip_bounds, register_bound
 from torq_byoc.schedules.tensor_expressions.definition import Operands
 
 _LOW_WORD = 0xFFFFFFFF
@@ -126,9 +126,10 @@ def clip_float(value: Any, clip_min: float, clip_max: float) -> Any:
     """Clip an fp32 to finite bounds."""
     from tvm import te, tirx
 
-    if clip_min != -math.inf:
-        value = te.max(value, tirx.const(clip_min, "float32"))
-    return te.min(value, tirx.const(clip_max, "float32")) if clip_max != math.inf else value
+    low, high = register_bound(clip_min), register_bound(clip_max)
+    if low != -math.inf:
+        value = te.max(value, tirx.const(low, "float32"))
+    return te.min(value, tirx.const(high, "float32")) if high != math.inf else value
 
 
 def scaled(total: Any, scale: Any | None, shift: int, rounding: Rounding) -> Any:
