@@ -34,8 +34,8 @@ MANY_TURNS, ONE_TURN = 12, 1
 LADDER = tuple(kib << 10 for kib in (1536, 1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 16))
 """Bytes of LRAM for which other plans are made, where the machine has more: sizes, not shares, so that a machine with
 more of it tries what one with less would do."""
-RUNGS = 12
-"""As many of those are tried, from the largest on."""
+RUNGS = 6
+"""As many of those are tried for a program that is not small, from the largest on."""
 HELD_UP = 1.012
 """Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM."""
 WORTHWHILE = 1.005
@@ -59,9 +59,9 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
     Rivals without fused groups and, unless the program is large, with groups chosen for the chain as a whole are tried
     unless a record fixes the groups.  Those with half the slices (every slice loads programs of its own, so more slices
     may take longer) and those for less LRAM are tried unless a record fixes a node: the latter from effort 2 on, and
-    for small programs.  Programs that wait for room in the LRAM are planned with some less of
-    it as well, and from other groups.  From effort 2 on, what the usual effort finds is a rival too: a more thorough
-    search may still be misled.
+    for small programs.  Programs that wait for room in the LRAM are planned with some less of it as well, and from
+    other groups.  From effort 2 on, what the usual effort finds is a rival too: a more thorough search may still be
+    misled.
 
     Args:
         graph: operators in topological order.
@@ -131,7 +131,8 @@ def _planned_for_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
         return chosen
     config = search.options.config
     plan = _longest_chain if small else Scheduler.best
-    for nbytes in [size for size in LADDER if size < config.lram_bytes][:RUNGS]:
+    sizes = [size for size in LADDER if config.lram_reserve < size < config.lram_bytes]
+    for nbytes in sizes if small else sizes[:RUNGS]:
         limit = PLAUSIBLE * chosen.schedule.expected
         share = (nbytes - config.lram_reserve) / config.lram_usable
         rival = _attempted(search.narrowed(share).candidate, plan, limit)
