@@ -48,7 +48,7 @@ class Fit:
     most_ops: int
 
 
-FITS = (Fit(0.95, 1 << 30, 2_000), Fit(1.0, 16, 1 << 30))
+FITS = (Fit(0.95, 1 << 30, 2_000), Fit(1.0, 16, 8_000))
 SEARCH_EFFORT = 1
 FITTING_ATTEMPTS = 20
 SEARCHED_OPS = 900
