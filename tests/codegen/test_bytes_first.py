@@ -83,6 +83,12 @@ def test_loads_that_may_not_be_early_are_not(needs: Needs) -> None:
     assert found.issued and all(slot == first_uses[buffer] for buffer, slot in found.issued.items())
 
 
+def test_no_result_lingers_without_double_buffering(needs: Needs) -> None:
+    orders = list(orders_by_bytes(ResultPlacer(needs, CONFIG.lram_usable), PUNCTUAL))
+    assert needs.lingering and orders
+    assert all(order.lifetimes[buffer] == life for order in orders for buffer, life in needs.fixed.items())
+
+
 def test_what_is_there_already_is_not_loaded(needs: Needs) -> None:
     """Of two nodes that load the same, the later one finds it in LRAM; its bytes stay alive for it."""
     results = ResultPlacer(needs, CONFIG.lram_usable).placed(frozenset(), largest_first=True)

@@ -26,7 +26,7 @@ from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.occupancy import highest
 from torq_byoc.codegen.placement import MAX_LOOKAHEAD, Early
 from torq_byoc.codegen.prefetch import OrderedProgram, ordered_program
-from torq_byoc.codegen.result_places import Places, ResultPlacer, lingering_results
+from torq_byoc.codegen.result_places import Places, ResultPlacer, ResultPlaces, lingering_results
 
 SEARCHED_SHARES = (0.99, 0.94)
 """Of the LRAM, the most that loads may fill where offsets are searched for: the first for which that succeeds."""
@@ -139,7 +139,7 @@ def slots_by_bytes(needs: Needs, results: Places, capacity: int, early: Early) -
 def _searched(results: ResultPlacer, early: Early) -> OrderedProgram | None:
     """An order for which a search for all buffers together finds offsets."""
     needs = results.needs
-    placed = results.placed(lingering_results(needs, frozenset()), largest_first=True)
+    placed = _placed(results, early, frozenset())
     if placed.failed is not None:
         return None
     for share in SEARCHED_SHARES:
@@ -164,7 +164,7 @@ def _fitted(results: ResultPlacer, early: Early, fit: Fit) -> OrderedProgram | N
     swept: frozenset[int] = frozenset()
     urgent: dict[int, int] = {}
     for attempt in range(FITTING_ATTEMPTS):
-        placed = results.placed(lingering_results(needs, swept), largest_first=True)
+        placed = _placed(results, early, swept)
         if placed.failed is not None:
             return None
         slots = slots_by_bytes(needs, placed.places, capacity, early)
@@ -182,6 +182,12 @@ def _fitted(results: ResultPlacer, early: Early, fit: Fit) -> OrderedProgram | N
         urgent[failed] = -1 - attempt
         swept |= frozenset(range(first_uses[failed], slots.lifetimes[failed].end + 1))
     return None
+
+
+def _placed(results: ResultPlacer, early: Early, swept: frozenset[int]) -> ResultPlaces:
+    """Results where those that take the most for the longest time come first; some linger where tiles overlap."""
+    lingering = lingering_results(results.needs, swept) if early.across_tiles else frozenset()
+    return results.placed(lingering, largest_first=True)
 
 
 def _place(
