@@ -24,7 +24,7 @@ from torq_byoc.codegen.lifetimes import Fetch, Lifetime
 from torq_byoc.codegen.load_queue import FillingGaps, Waiting
 from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.occupancy import highest
-from torq_byoc.codegen.placement import MAX_LOOKAHEAD, Early
+from torq_byoc.codegen.placement import MAX_LOOKAHEAD, Early, can_serve
 from torq_byoc.codegen.prefetch import OrderedProgram, ordered_program
 from torq_byoc.codegen.result_places import Places, ResultPlacer, ResultPlaces, lingering_results
 
@@ -108,8 +108,7 @@ def slots_by_bytes(needs: Needs, results: Places, capacity: int, early: Early) -
     def stays(fetch: Fetch, holder: int) -> bool:
         """Let a copy that another node left stay until the fetch is needed, if there is room for it."""
         life, cells = lifetimes[holder], needs.cells[holder]
-        own = needs.copies[fetch.buffer].node == needs.copies[holder].node
-        if own or cells != needs.cells[fetch.buffer] or fetch.first_use - life.end > MAX_LOOKAHEAD:
+        if not can_serve(needs, holder, life, fetch):
             return False
         longer = alive[life.end + 1 : fetch.last_use + 1]
         if longer.size and longer.max() + cells > capacity:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from torq_byoc.codegen.lifetimes import Fetch, Lifetime
 from torq_byoc.codegen.load_queue import FillingGaps, InOrder, Waiting
+from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.occupancy import Opening, highest, span
 from torq_byoc.codegen.result_places import Places, ResultPlacer, lingering_results
 
@@ -59,6 +60,12 @@ class Relief:
     punctual: frozenset[int] = frozenset()
     swept: frozenset[int] = frozenset()
     anew: frozenset[int] = frozenset()
+
+
+def can_serve(needs: Needs, holder: int, life: Lifetime, fetch: Fetch) -> bool:
+    """Whether a buffer with the content of a fetch, of its size and from another node, is there late enough to stay."""
+    own = needs.copies[holder].node == needs.copies[fetch.buffer].node
+    return not own and needs.cells[holder] == needs.cells[fetch.buffer] and fetch.first_use - life.end <= MAX_LOOKAHEAD
 
 
 class Placement:
@@ -126,11 +133,9 @@ class Placement:
         needs, places = self.needs, self.places
         copy = needs.copies.get(fetch.buffer)
         holder = places.holders.get(copy.content) if copy and fetch.buffer not in self.relief.anew else None
-        if copy is None or holder is None or needs.copies[holder].node == copy.node:
+        if holder is None or not can_serve(needs, holder, places.lifetimes[holder], fetch):
             return False
         life, cells, position = places.lifetimes[holder], needs.cells[holder], places.offsets[holder] // needs.cell
-        if cells != needs.cells[fetch.buffer] or fetch.first_use - life.end > MAX_LOOKAHEAD:
-            return False
         if fetch.last_use > life.end:
             if places.occupancy.taken_between(life.end + 1, fetch.last_use) & span(position, cells):
                 return False
