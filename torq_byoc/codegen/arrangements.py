@@ -21,7 +21,7 @@ from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
 
 ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
-RIVAL_WORK = 40_000
+RIVAL_WORK = 20_000
 """Ops that attempts at an arrangement may place together where another one fits already: of more ops there are none."""
 CLOSE = 1.005
 """Cycles over those of the busiest engine up to which no other order is worth a try."""
