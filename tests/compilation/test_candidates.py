@@ -15,6 +15,7 @@ import pytest
 import torq_byoc
 from tests.codegen.infra import chain, convolution
 from tests.schedules.cases import per_channel
+from tests.schedules.models import run_exact
 from torq_byoc.compilation import candidates, rivals
 from torq_byoc.compilation.candidates import Candidate
 from torq_byoc.compilation.clock import StageClock
@@ -28,7 +29,7 @@ from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.timing import simulate_timeline
 from torq_byoc.schedules.plan import Scheduler, schedule
-from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.record import DecisionRecord, NodeOverride
 from torq_byoc.schedules.unit_plan import Plan
 
 UNFUSED = DecisionRecord(groups=())
@@ -80,6 +81,30 @@ def test_a_record_says_how_many_slices_a_node_may_use() -> None:
     again = fastest_candidate(graph, Options(config=four, decisions=limited.schedule.record), StageClock())
     assert again.generated.program.to_sections() == limited.generated.program.to_sections()
     assert limited.cycles == fastest_candidate(graph, Options(), StageClock()).cycles
+
+
+@pytest.mark.parametrize(
+    ("machine", "allowed", "size", "channels", "tile"),
+    [
+        (2, 1, 10, 24, 16),
+        (2, 1, 9, 28, 16),
+        (4, 3, 14, 64, 8),
+        (4, 3, 10, 56, 12),
+        (4, 2, 14, 24, 4),
+        (4, 1, 14, 80, 32),
+    ],
+)
+def test_weights_are_packed_for_the_slices_that_a_node_may_use(
+    machine: int, allowed: int, size: int, channels: int, tile: int
+) -> None:
+    """Fewer slices suit other blocks of output channels; tiles are cut between them."""
+    builder = GraphBuilder("plane")
+    x = builder.input("x", (1, 8, size, size), DType.INT8)
+    builder.output(convolution(builder, np.random.default_rng(size), x, channels, 1, 1, 0, "conv"))
+    graph, config = builder.finish(), replace(NpuConfig(), slices=machine)
+    (node,) = graph.nodes
+    record = DecisionRecord({node.name: NodeOverride(tile=(1, tile, size, size))}, slices={node.name: allowed})
+    run_exact(graph, schedule(graph, config, overrides=record), config)
 
 
 @pytest.mark.parametrize(("slices", "why"), [({"conv0": 3}, "outside 1..2"), ({"other": 1}, "no such node")])

@@ -163,7 +163,7 @@ class _Builder:
     def _context(self, node: Node) -> _NodeContext:
         kernel = kernel_for(node.op)
         positions = kernel.tensor_inputs(self.graph, node)
-        constants = kernel.constants(self.graph, node, self.config)
+        constants = kernel.constants(self.graph, node, self.config.using(self._slices(node)))
         return _NodeContext(
             node,
             kernel,
@@ -178,6 +178,10 @@ class _Builder:
             ),
             tuple(kernel.copied(self.graph, node).items()),
         )
+
+    def _slices(self, node: Node) -> int | None:
+        """How many slices a node may use; None for all."""
+        return self.schedule.record.slices.get(node.name)
 
     def _tile(self, context: _NodeContext, tile: Tile) -> None:
         """Loads, kernel calls of the slices, store."""
@@ -199,6 +203,7 @@ class _Builder:
                 tile.portion,
                 tuple([region.start for region in reads[index]]),
                 tuple([own[index].first for own in needed]),
+                self._slices(node),
             )
             operands = self._operands(context, invocation, reads[index])
             copies = context.copies if tile.portion is None else ()

@@ -152,7 +152,8 @@ class PlacedConstant(msgspec.Struct, frozen=True, gc=False):
 class Invocation(msgspec.Struct, frozen=True, gc=False):
     """One kernel call: the part of the node's output that one slice computes, and its operands; with ``portion``
     that part of the reduction, sums being carried from call to call.  ``first`` are the indices of the first elements
-    that it needs of its inputs, ``granules`` the first ones of its constants."""
+    that it needs of its inputs, ``granules`` the first ones of its constants.  ``slices`` are those that the node may
+    use, by which its constants are packed; None for all."""
 
     node: str
     region: Region
@@ -162,6 +163,7 @@ class Invocation(msgspec.Struct, frozen=True, gc=False):
     portion: Portion | None = None
     first: tuple[tuple[int, ...], ...] = ()
     granules: tuple[int, ...] = ()
+    slices: int | None = None
 
 
 @final

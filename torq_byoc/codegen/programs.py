@@ -57,7 +57,7 @@ def invocation_tasks(
         kernel_for(node.op),
         graph,
         node,
-        config,
+        config.using(invocation.slices),
         invocation.region,
         invocation.portion,
         invocation.output.at(addresses),

@@ -7,8 +7,8 @@ size, a rate or a limit; a what-if machine is another ``NpuConfig``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 from torq_byoc.npu_model.dtypes import DType
 
@@ -84,6 +84,10 @@ class NpuConfig:
         # What tells most machines apart: a compilation looks things up by its machine tens of thousands of times.
         return hash((self.lram_bytes, self.slices))
 
+    def using(self, slices: int | None) -> NpuConfig:
+        """The machine as a node sees it that may use so many of its slices; None for all."""
+        return self if slices in (None, self.slices) else _with_slices(self, slices)
+
     @property
     def lram_usable(self) -> int:
         """Bytes of LRAM that buffers may use."""
@@ -138,3 +142,8 @@ class NpuConfig:
     def peak_macs(self, data: DType, weight: DType) -> int:
         """Multiply-accumulates a cycle of one slice for this pair of types."""
         return self.alu_groups * self.vector_width(data, weight, self.alu_groups)
+
+
+@lru_cache(maxsize=256)
+def _with_slices(config: NpuConfig, slices: int) -> NpuConfig:
+    return replace(config, slices=slices)

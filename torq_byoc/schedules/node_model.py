@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torq_byoc.kernels.graph import Node, OpGraph
@@ -98,8 +97,7 @@ def shared_models(
         count = slices.get(node.name, config.slices)
         key = (signature(graph, node), count)
         if key not in shared:
-            machine = config if count == config.slices else replace(config, slices=count)
-            shared[key] = NodeModel(graph, node, machine)
+            shared[key] = NodeModel(graph, node, config.using(count))
         models[node.name] = shared[key]
     return models
 
