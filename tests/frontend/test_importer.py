@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+import torq_byoc
 from tests.frontend.onnx_tools import graph_model, node, random_feeds, run_reference, shared_model
 from tests.frontend.relax_tools import F32, X4, assert_matches, calls, const, relax_ops, run_relax, weights
 from torq_byoc.errors import TorqError
@@ -227,6 +228,21 @@ def test_quantize_and_dequantize(dtype, count):
     assert_matches(model, rtol=0, feeds={"x": x})
     parameters = calls(to_relax(model))[0].args[1:]
     assert {p.ty.ndim for p in parameters} == {1 if count == 6 else 0}
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1e300, 1e300), (-2.0, 1e39), (-1e39, np.inf)])
+def test_a_clip_of_doubles_may_have_bounds_that_no_single_holds(low, high):
+    model = graph_model(
+        [node("Clip", ["x", "lo", "hi"], "y")],
+        {"x": [6]},
+        ["y"],
+        const(lo=np.array(low), hi=np.array(high)),
+        dtypes={"x": TensorProto.DOUBLE, "y": TensorProto.DOUBLE},
+    )
+    x = np.array([-1e305, -3.0, 0.0, 1e38, 1e100, 1e305])
+    assert_matches(model, rtol=0, feeds={"x": x})
+    compiled = torq_byoc.compile(model)
+    np.testing.assert_array_equal(compiled.run({"x": x})["y"], np.clip(x, low, high))
 
 
 def test_missing_zero_point_becomes_zeros():

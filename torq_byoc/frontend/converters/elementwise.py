@@ -11,6 +11,9 @@ from tvm import relax
 
 from torq_byoc.frontend.converters.support import Converter, OnnxCall, constant, constant_array, dtype_of, static_shape
 
+_LARGEST = float(np.finfo(np.float32).max)
+"""Of TVM's literals of any float type."""
+
 Binary = Callable[[relax.Expr, relax.Expr], relax.Expr]
 
 
@@ -30,8 +33,8 @@ def clip(call: OnnxCall) -> relax.Expr:
         return x
     if low == 0 and high == math.inf:
         return relax.op.nn.relu(x)
-    if not dtype_of(x).startswith("float"):
-        return _integer_clip(x, low, high)
+    if not dtype_of(x).startswith("float") or any(_LARGEST < abs(bound) < math.inf for bound in (low, high)):
+        return _clip_by_constants(x, low, high)
     return relax.op.clip(x, relax.prim_value(float(low)), relax.prim_value(float(high)))
 
 
@@ -42,10 +45,12 @@ def _bound(call: OnnxCall, index: int, attr: str, default: float) -> float:
     return float(value.reshape(-1)[0])
 
 
-def _integer_clip(x: relax.Expr, low: float, high: float) -> relax.Expr:
+def _clip_by_constants(x: relax.Expr, low: float, high: float) -> relax.Expr:
+    """For bounds of other types than float, and those that TVM's literals cannot hold."""
     dtype = dtype_of(x)
-    lowered = x if low == -math.inf else relax.op.maximum(x, relax.const(int(low), dtype))
-    return lowered if high == math.inf else relax.op.minimum(lowered, relax.const(int(high), dtype))
+    lowest, highest = (bound if dtype.startswith("float") or math.isinf(bound) else int(bound) for bound in (low, high))
+    lowered = x if low == -math.inf else relax.op.maximum(x, relax.const(lowest, dtype))
+    return lowered if high == math.inf else relax.op.minimum(lowered, relax.const(highest, dtype))
 
 
 def chain(op: Binary) -> Converter:
