@@ -141,6 +141,11 @@ def test_the_observer_sees_one_candidate_only() -> None:
     assert len(seen) == len(set(seen)) > 3
 
 
+def _plan_for_all_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ladder in ("LADDER", "FINE_LADDER"):
+        monkeypatch.setattr(rivals, ladder, ())
+
+
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts searches that are begun, plans whose tiles are made, and programs that are generated."""
@@ -156,8 +161,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(Scheduler, "__init__", counting("searches", Scheduler.__init__))
     monkeypatch.setattr(Scheduler, "schedule", counting("tiled", Scheduler.schedule))
     monkeypatch.setattr(candidates, "generate", counting("generated", candidates.generate))
-    monkeypatch.setattr(rivals, "WORTH_HALVING", float("inf"))  # one rival at a time
-    monkeypatch.setattr(rivals, "LADDER", ())
+    monkeypatch.setattr(rivals, "UNEVEN", 0)  # one rival at a time
+    _plan_for_all_of_the_memory(monkeypatch)
     return counts
 
 
@@ -215,7 +220,7 @@ def _planned(graph: OpGraph, planned: Callable[[Scheduler], Plan]) -> tuple[Plan
 def test_the_fastest_chain_wins_where_the_sum_of_prices_misleads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fusing the head with the layer before it saves what no price of either shows: its weights are loaded beside the
     layers before."""
-    monkeypatch.setattr(rivals, "LADDER", ())
+    _plan_for_all_of_the_memory(monkeypatch)
     graph = _with_head(3, 24, 6, 384)
     (by_price, slower), (chain, faster) = (_planned(graph, p) for p in (Scheduler.best, _chained))
     assert chain.groups != by_price.groups and faster < slower
@@ -226,7 +231,8 @@ def test_the_fastest_chain_wins_where_the_sum_of_prices_misleads(monkeypatch: py
 
 
 def test_the_fastest_chain_loses_harmlessly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "LADDER", ())
+    monkeypatch.setattr(rivals, "UNEVEN", 0)
+    _plan_for_all_of_the_memory(monkeypatch)
     graph = _with_head(2, 32, 6, 256)
     (_, faster), (chain, slower) = (_planned(graph, p) for p in (Scheduler.best, _chained))
     assert chain.expected < _planned(graph, Scheduler.best)[0].expected and slower > faster
@@ -259,7 +265,7 @@ def test_plans_for_less_memory_win_in_a_small_program(monkeypatch: pytest.Monkey
     """The last layer's weights take most of the time: in less LRAM its last tile, which nothing hides, is smaller."""
     graph = _with_head(6, 16, 4, 256)
     fastest = _cycles(graph, Options())
-    monkeypatch.setattr(rivals, "LADDER", ())
+    _plan_for_all_of_the_memory(monkeypatch)
     assert fastest < 0.98 * _cycles(graph, Options())
 
 
@@ -313,7 +319,7 @@ def test_a_program_that_waits_for_room_is_planned_with_less(
     channels: int, extent: int, gain: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stays in LRAM holds up the loads of what comes next, which no estimate sees."""
-    monkeypatch.setattr(rivals, "LADDER", ())
+    _plan_for_all_of_the_memory(monkeypatch)
     graph = chain(6, channels, extent)
     crowded = Options(config=replace(NpuConfig(), lram_bytes=32 << 10))
     fastest = _cycles(graph, crowded)

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from tests.codegen.infra import chain
+from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.crowding import least_crowded
+from torq_byoc.schedules.plan import Scheduler
 
 USABLE = 1000
 
@@ -51,3 +54,17 @@ def test_the_last_bytes_are_used_where_nothing_else_fits() -> None:
     found = least_crowded(lambda room: _best(options, room), 10, USABLE)
     assert found is not None and found.demand == 10
     assert least_crowded(lambda room: _best(options, room), 9, USABLE) is None
+
+
+@pytest.mark.parametrize("kib", [24, 32, 64])
+@pytest.mark.parametrize(("layers", "channels", "extent"), [(4, 8, 40), (3, 16, 40), (5, 16, 56)])
+def test_the_plan_for_so_much_memory_is_the_same_wherever_there_is_twice_as_much(
+    layers: int, channels: int, extent: int, kib: int
+) -> None:
+    """Crowded is what fills the part that a plan makes do with: a machine with more tries what one with less would."""
+    graph, settled = chain(layers, channels, extent), set()
+    for whole in (256, 384, 512):
+        config = replace(NpuConfig(), lram_bytes=whole << 10)
+        share = ((kib << 10) - config.lram_reserve) / config.lram_usable
+        settled.add(Scheduler(graph, config, budget=share).best_chain(turns=4).settled)
+    assert len(settled) == 1

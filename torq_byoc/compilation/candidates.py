@@ -64,6 +64,7 @@ class CandidateSearch:
     def __init__(self, graph: OpGraph, options: Options, clock: StageClock, share: float = 1.0) -> None:
         self.graph, self.options, self.clock, self.share = graph, options, clock, share
         self._schedulers: dict[tuple[float, int], Scheduler] = {}
+        self._plans: dict[tuple[float, int, Callable[[Scheduler], Plan]], Plan] = {}
         self._priced = Priced()
         self._laid_out: set[Settled] = set()
         self._failed: dict[Settled, LramOverflowError] = {}
@@ -73,6 +74,15 @@ class CandidateSearch:
         other = CandidateSearch(self.graph, self.options, self.clock, self.share * share)
         other._priced, other._laid_out, other._failed = self._priced, self._laid_out, self._failed
         return other
+
+    def expected(self, planned: Callable[[Scheduler], Plan]) -> float:
+        """Cycles of a plan with all of the share.
+
+        Raises:
+            LramOverflowError: an operator does not fit it.
+        """
+        with self.clock.stage("schedule"):
+            return self._plan(BUDGETS[0], self.options.effort, planned).expected
 
     def candidate(self, planned: Callable[[Scheduler], Plan], limit: float = float("inf")) -> Candidate | None:
         """Schedule with as much LRAM as leads to a layout; in the last resort without fused groups (effort 0).
@@ -91,14 +101,13 @@ class CandidateSearch:
         attempts = [*((budget, self.options.effort) for budget in budgets), (budgets[-1], 0)]
         for attempt in attempts:
             with self.clock.stage("schedule"):
-                scheduler = self._scheduler(*attempt)
-                plan = planned(scheduler)
+                plan = self._plan(*attempt, planned)
                 settled = plan.settled
                 if plan.expected > limit or settled in self._laid_out:
                     return None
                 if settled in self._failed:
                     continue
-                schedule = scheduler.schedule(plan)
+                schedule = self._scheduler(*attempt).schedule(plan)
             try:
                 candidate = self._with_program(schedule)
             except LramOverflowError as error:
@@ -107,6 +116,13 @@ class CandidateSearch:
                 self._laid_out.add(settled)
                 return candidate
         raise self._failed[settled]
+
+    def _plan(self, budget: float, effort: int, planned: Callable[[Scheduler], Plan]) -> Plan:
+        """A plan for a share of the LRAM, made once."""
+        key = (budget, effort, planned)
+        if key not in self._plans:
+            self._plans[key] = planned(self._scheduler(budget, effort))
+        return self._plans[key]
 
     def _scheduler(self, budget: float, effort: int) -> Scheduler:
         """A scheduler for a share of the LRAM."""

@@ -7,9 +7,9 @@ faster one of the two goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from torq_byoc.compilation.candidates import Candidate, CandidateSearch
 from torq_byoc.compilation.clock import StageClock
@@ -22,20 +22,28 @@ from torq_byoc.schedules.plan import Scheduler
 from torq_byoc.schedules.record import DecisionRecord
 from torq_byoc.schedules.unit_plan import Plan
 
+Result = TypeVar("Result")
+
 PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
 PROMISING = 0.95
 """The same for the fastest chain of a program that is not small: estimates err by a few percent."""
-SMALL, LARGE = 1_100, 2_000
-"""Jobs of a program up to which making another one takes little of the time of the search for it, and from which on no
-other chain of groups is looked for."""
+TINY, SMALL, LARGE = 300, 1_200, 2_000
+"""Jobs of a program up to which making another one takes next to nothing, or little of the time of the search for it,
+and from which on no other chain of groups is looked for."""
 MANY_TURNS, ONE_TURN = 12, 1
 """In which the groups of a chain are chosen, for small programs and for others."""
-LADDER = tuple(kib << 10 for kib in (1536, 1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 16))
-"""Bytes of LRAM for which other plans are made, where the machine has more: sizes, not shares, so that a machine with
-more of it tries what one with less would do."""
-RUNGS = 6
-"""As many of those are tried for a program that is not small, from the largest on."""
+FINE_LADDER = tuple(
+    kib << 10
+    for octave in (2048, 1024, 512, 256, 128, 64, 32)
+    for kib in (octave * 7 // 8, octave * 3 // 4, octave * 5 // 8, octave // 2)
+)
+"""Bytes of LRAM for which other plans of tiny programs are made, where the machine has more: sizes, not shares, so that
+a machine with more of it tries what one with less would do."""
+LADDER = FINE_LADDER[1::2]
+"""For other programs."""
+RUNGS, RUNGS_OF_SMALL = 6, 4
+"""As many of those, from the largest on."""
 HELD_UP = 1.012
 """Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM."""
 WORTHWHILE = 1.005
@@ -50,7 +58,11 @@ USUAL_EFFORT = 1
 LESS_MEMORY_EFFORT = 2
 """Effort from which on the plans of machines with less LRAM are tried for all programs."""
 WORTH_HALVING = 0.02
-"""Cycles in which programs are loaded over those of everything, from which on half the slices may be faster."""
+"""Cycles in which programs are loaded over those of everything, from which on half the slices may be faster in a
+program that is not small."""
+UNEVEN = 1.1
+"""Slices' work over what fewer of them have time for, up to which those may do it: more slices have more of it, where
+they read the same rows or their parts are padded."""
 
 
 def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
@@ -93,8 +105,8 @@ def _faster(chosen: Candidate, rival: Candidate | None) -> Candidate:
     return chosen if rival is None or rival.cycles >= chosen.cycles else rival
 
 
-def _attempted(make: Callable[..., Candidate | None], *arguments: Any) -> Candidate | None:
-    """A rival; None where it cannot be laid out."""
+def _attempted(make: Callable[..., Result | None], *arguments: Any) -> Result | None:
+    """A rival, or what is asked about one; None where it cannot be laid out."""
     try:
         return make(*arguments)
     except LramOverflowError:
@@ -130,15 +142,33 @@ def _planned_for_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
     if not (small or search.options.effort >= LESS_MEMORY_EFFORT):
         return chosen
     config = search.options.config
-    plan = _longest_chain if small else Scheduler.best
-    sizes = [size for size in LADDER if config.lram_reserve < size < config.lram_bytes]
-    for nbytes in sizes if small else sizes[:RUNGS]:
+    sizes, fine = (_sizes_below(config, ladder) for ladder in (LADDER, FINE_LADDER))
+    if not small:
+        return _down(search, chosen, Scheduler.best, sizes[:RUNGS])
+    chosen = _down(search, chosen, Scheduler.best, sizes[:1])
+    return _down(search, chosen, _longest_chain, fine if _is_tiny(chosen) else sizes[:RUNGS_OF_SMALL])
+
+
+def _down(
+    search: CandidateSearch, chosen: Candidate, plan: Callable[[Scheduler], Plan], sizes: Sequence[int]
+) -> Candidate:
+    """The fastest of a candidate and one kind of plan for less and less LRAM, until that is too little."""
+    config = search.options.config
+    for nbytes in sizes:
+        narrowed = search.narrowed((nbytes - config.lram_reserve) / config.lram_usable)
         limit = PLAUSIBLE * chosen.schedule.expected
-        share = (nbytes - config.lram_reserve) / config.lram_usable
-        rival = _attempted(search.narrowed(share).candidate, plan, limit)
+        expected = _attempted(narrowed.expected, plan)
+        if expected is None or expected > limit:
+            break
+        rival = _attempted(narrowed.candidate, plan, limit)
         if rival is not None and rival.rank < chosen.rank:
             chosen = _faster(chosen, rival)
     return chosen
+
+
+def _sizes_below(config: NpuConfig, ladder: Sequence[int]) -> list[int]:
+    """Those sizes that a machine could have less LRAM with."""
+    return [size for size in ladder if config.lram_reserve < size < config.lram_bytes]
 
 
 def _with_room(search: CandidateSearch, chosen: Candidate) -> Candidate:
@@ -169,6 +199,10 @@ def _is_small(candidate: Candidate) -> bool:
     return len(candidate.generated.program.jobs) <= SMALL
 
 
+def _is_tiny(candidate: Candidate) -> bool:
+    return len(candidate.generated.program.jobs) <= TINY
+
+
 def _longest_chain(scheduler: Scheduler) -> Plan:
     return scheduler.best_chain(MANY_TURNS)
 
@@ -176,7 +210,9 @@ def _longest_chain(scheduler: Scheduler) -> Plan:
 def _on_half_the_slices(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
     """What is chosen for half the slices; None when that cannot be faster."""
     slices = _slices(graph, options) // 2
-    if not (slices and _may_do_with(chosen, slices) and _loads_many_programs(chosen, options.config)):
+    if not (slices and _may_do_with(chosen, slices)):
+        return None
+    if not (_is_small(chosen) or _loads_many_programs(chosen, options.config)):
         return None
     decisions = options.decisions or DecisionRecord()
     half = replace(decisions, slices={node.name: slices for node in _scheduled(graph)})
@@ -204,7 +240,7 @@ def _may_do_with(candidate: Candidate, slices: int) -> bool:
     """Whether so many slices could do the same work in the time of a program, were there nothing else to wait for."""
     busy = candidate.generated.timeline.busy
     work = sum(cycles for track, cycles in busy.items() if track.startswith("slice"))
-    return work <= slices * candidate.cycles
+    return work <= UNEVEN * slices * candidate.cycles
 
 
 def _loads_many_programs(candidate: Candidate, config: NpuConfig) -> bool:

@@ -44,7 +44,7 @@ def least_crowded(best: Callable[[int], AnyPriced | None], available: int, usabl
     Args:
         best: the cheapest decision in so many bytes; None where there is none.
         available: bytes beside what is resident.
-        usable: bytes of the whole LRAM.
+        usable: bytes of the LRAM that the plan makes do with.
     """
     found, roomy = best(available), available - int(ROOM * usable)
     if found is None or found.demand <= roomy:

@@ -282,7 +282,7 @@ class Scheduler:
         tensors = space.segment.sources | space.segment.outputs
         resident = frozenset(name for name in tensors if self.root.get(name) in live)
         if fixed is None:
-            return least_crowded(lambda room: space.best(room, resident), available, self.config.lram_usable)
+            return least_crowded(lambda room: space.best(room, resident), available, self.capacity)
         choice = space.priced(fixed, resident)
         crowded = choice is not None and live - self.forced.keys() and choice.demand > available
         return None if crowded else choice  # alone it is tried as it was asked for, whatever the estimate says
@@ -329,7 +329,7 @@ class Scheduler:
         available = self.capacity - sum(self.nbytes[name] for name in live)
         if available <= 0:
             return None
-        return least_crowded(self._space(index, live).best, available, self.config.lram_usable)
+        return least_crowded(self._space(index, live).best, available, self.capacity)
 
     def _alone(self, index: int) -> Choice | None:
         held = frozenset(s.name for s in self.storages if s.first <= index <= s.last and self.forced.get(s.name))
