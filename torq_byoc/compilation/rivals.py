@@ -26,11 +26,11 @@ Result = TypeVar("Result")
 
 PLAUSIBLE = 1.1
 """Estimate of a rival schedule over that of the chosen one, up to which it may turn out to be faster."""
-PROMISING = 0.95
-"""The same for the fastest chain of a program that is not small: estimates err by a few percent."""
+PROMISING = 0.99
+"""The same for the fastest chain of a program that is not small."""
 TINY, SMALL, LARGE = 300, 1_200, 2_000
-"""Jobs of a program up to which making another one takes next to nothing, or little of the time of the search for it,
-and from which on no other chain of groups is looked for."""
+"""Jobs of the preferred program up to which making another one takes next to nothing, or little of the time of the
+search for it, and from which on no other chain of groups is looked for."""
 MANY_TURNS, ONE_TURN = 12, 1
 """In which the groups of a chain are chosen, for small programs and for others."""
 FINE_LADDER = tuple(
@@ -94,11 +94,16 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
 def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
     """The fastest of the candidates that a search of the requested effort leads to."""
     search = CandidateSearch(graph, options, clock)
-    chosen = _with_any_groups(search)
+    preferred = search.candidate(Scheduler.best)
+    assert preferred is not None, "there is no limit to what it may cost"
+    size = len(preferred.generated.program.jobs)
+    chosen = _with_any_groups(search, preferred, size)
     if not _is_free(graph, options):
         return chosen
-    chosen = _with_room(search, _planned_for_less(search, chosen))
-    return _faster(chosen, _on_half_the_slices(graph, options, chosen, clock))
+    chosen = _planned_for_less(search, chosen, size)
+    if chosen is preferred:
+        chosen = _with_room(search, chosen, size)
+    return _faster(chosen, _on_half_the_slices(graph, options, chosen, size, clock))
 
 
 def _faster(chosen: Candidate, rival: Candidate | None) -> Candidate:
@@ -113,40 +118,37 @@ def _attempted(make: Callable[..., Result | None], *arguments: Any) -> Result | 
         return None
 
 
-def _with_any_groups(search: CandidateSearch) -> Candidate:
+def _with_any_groups(search: CandidateSearch, preferred: Candidate, size: int) -> Candidate:
     """The fastest of what the search prefers, no groups at all, and the groups of the fastest chain."""
-    chosen = search.candidate(Scheduler.best)
-    assert chosen is not None, "there is no limit to what it may cost"
     decisions = search.options.decisions
     if decisions and decisions.groups is not None:
-        return chosen
-    limit = PLAUSIBLE * chosen.schedule.expected
-    chosen = _faster(chosen, _attempted(search.candidate, Scheduler.without_groups, limit))
-    return _faster(chosen, _attempted(_of_fastest_chain, search, chosen))
+        return preferred
+    limit = PLAUSIBLE * preferred.schedule.expected
+    chosen = _faster(preferred, _attempted(search.candidate, Scheduler.without_groups, limit))
+    return _faster(chosen, _attempted(_of_fastest_chain, search, chosen, size))
 
 
-def _of_fastest_chain(search: CandidateSearch, chosen: Candidate) -> Candidate | None:
+def _of_fastest_chain(search: CandidateSearch, chosen: Candidate, size: int) -> Candidate | None:
     """With the groups of the fastest chain; None where that promises too little for what it takes to try it."""
-    if _is_large(chosen):
+    if size >= LARGE:
         return None
-    limit, turns = (PLAUSIBLE, MANY_TURNS) if _is_small(chosen) else (PROMISING, ONE_TURN)
+    limit, turns = (PLAUSIBLE, MANY_TURNS) if size <= SMALL else (PROMISING, ONE_TURN)
     return search.candidate(lambda scheduler: scheduler.best_chain(turns), limit * chosen.schedule.expected)
 
 
-def _planned_for_less(search: CandidateSearch, chosen: Candidate) -> Candidate:
+def _planned_for_less(search: CandidateSearch, chosen: Candidate, size: int) -> Candidate:
     """The fastest of a candidate and the schedules for machines with less LRAM, where they are plausible.
 
     Smaller tiles move more bytes: a machine whose transfers share one channel must not lose more than is saved here.
     """
-    small = _is_small(chosen)
-    if not (small or search.options.effort >= LESS_MEMORY_EFFORT):
+    if size > SMALL and search.options.effort < LESS_MEMORY_EFFORT:
         return chosen
     config = search.options.config
     sizes, fine = (_sizes_below(config, ladder) for ladder in (LADDER, FINE_LADDER))
-    if not small:
+    if size > SMALL:
         return _down(search, chosen, Scheduler.best, sizes[:RUNGS])
     chosen = _down(search, chosen, Scheduler.best, sizes[:1])
-    return _down(search, chosen, _longest_chain, fine if _is_tiny(chosen) else sizes[:RUNGS_OF_SMALL])
+    return _down(search, chosen, _longest_chain, fine if size <= TINY else sizes[:RUNGS_OF_SMALL])
 
 
 def _down(
@@ -171,48 +173,38 @@ def _sizes_below(config: NpuConfig, ladder: Sequence[int]) -> list[int]:
     return [size for size in ladder if config.lram_reserve < size < config.lram_bytes]
 
 
-def _with_room(search: CandidateSearch, chosen: Candidate) -> Candidate:
+def _with_room(search: CandidateSearch, chosen: Candidate, size: int) -> Candidate:
     """The fastest of a candidate that waits for room in the LRAM and of plans that hold less of it; the first two
     only where it takes long to make a program."""
     if search.options.effort == 0:
         return chosen
-    tries = 2 if _is_large(chosen) else len(ROOMIER)
+    tries = 2 if size >= LARGE else len(ROOMIER)
     for share, plan in ROOMIER[:tries]:
         if chosen.cycles < HELD_UP * chosen.schedule.expected:
             break
-        chosen = _faster(chosen, _attempted(search.narrowed(share).candidate, plan, _worth_a_program(chosen)))
+        chosen = _faster(chosen, _attempted(search.narrowed(share).candidate, plan, _worth_a_program(chosen, size)))
     return chosen
 
 
-def _worth_a_program(chosen: Candidate) -> float:
+def _worth_a_program(chosen: Candidate, size: int) -> float:
     """Cycles that a plan with more room may be expected to take: fewer than what the candidate takes; of a large
     program, unless that waits beyond doubt, fewer than what was expected of it."""
     clearly = chosen.cycles >= CLEARLY_HELD_UP * chosen.schedule.expected
-    return (chosen.cycles if clearly or not _is_large(chosen) else chosen.schedule.expected) / WORTHWHILE
-
-
-def _is_large(candidate: Candidate) -> bool:
-    return len(candidate.generated.program.jobs) >= LARGE
-
-
-def _is_small(candidate: Candidate) -> bool:
-    return len(candidate.generated.program.jobs) <= SMALL
-
-
-def _is_tiny(candidate: Candidate) -> bool:
-    return len(candidate.generated.program.jobs) <= TINY
+    return (chosen.cycles if clearly or size < LARGE else chosen.schedule.expected) / WORTHWHILE
 
 
 def _longest_chain(scheduler: Scheduler) -> Plan:
     return scheduler.best_chain(MANY_TURNS)
 
 
-def _on_half_the_slices(graph: OpGraph, options: Options, chosen: Candidate, clock: StageClock) -> Candidate | None:
+def _on_half_the_slices(
+    graph: OpGraph, options: Options, chosen: Candidate, size: int, clock: StageClock
+) -> Candidate | None:
     """What is chosen for half the slices; None when that cannot be faster."""
     slices = _slices(graph, options) // 2
     if not (slices and _may_do_with(chosen, slices)):
         return None
-    if not (_is_small(chosen) or _loads_many_programs(chosen, options.config)):
+    if size > SMALL and not _loads_many_programs(chosen, options.config):
         return None
     decisions = options.decisions or DecisionRecord()
     half = replace(decisions, slices={node.name: slices for node in _scheduled(graph)})
