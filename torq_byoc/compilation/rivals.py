@@ -101,7 +101,7 @@ def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> C
     if not _is_free(graph, options):
         return chosen
     chosen = _planned_for_less(search, chosen, size)
-    if chosen is preferred:
+    if size <= SMALL or chosen is preferred:
         chosen = _with_room(search, chosen, size)
     return _faster(chosen, _on_half_the_slices(graph, options, chosen, size, clock))
 
