@@ -18,6 +18,7 @@ from torq_byoc.codegen.hl import Load, SliceRun
 from torq_byoc.compiler import compile_model
 from torq_byoc.kernels.conv2d import Conv2d
 from torq_byoc.npu_model.isa import Agent, SliceTask
+from torq_byoc.schedules.record import DecisionRecord
 
 CLEAN = ("digits int8", "residual int8 little", "depthwise bf16 little", "attention int8", "concat_head int8 little")
 
@@ -31,6 +32,23 @@ def test_nothing_is_wrong_with_right_programs(name: str) -> None:
     subject = _subject(name)
     for sample in subject.samples:
         assert program_deviations(subject.stages, sample) == ()
+
+
+def test_weights_are_those_of_the_slices_that_a_layer_may_use() -> None:
+    """With one slice, channels are packed in other blocks than with all."""
+    subject = _subject("residual int8 little")
+    decisions = subject.stages.compiled.decisions()
+    nodes = {*decisions.nodes, *(name for group in decisions.groups or () for name in group.nodes)}
+    options = replace_field(subject.stages.options, decisions=DecisionRecord(slices=dict.fromkeys(nodes, 1)))
+    stages = stages_of(subject.stages.original, options, name="one slice")
+    assert set(stages.compiled.decisions().slices) == nodes
+    assert program_deviations(stages, subject.samples[0]) == ()
+
+
+def test_nothing_is_wrong_where_fewer_slices_turn_out_to_be_faster() -> None:
+    subject = _subject("depthwise bf16 little")
+    assert set(subject.stages.compiled.decisions().slices.values()) == {1}
+    assert program_deviations(subject.stages, subject.samples[0]) == ()
 
 
 def test_passes_that_a_program_was_made_without_are_left_out_again() -> None:

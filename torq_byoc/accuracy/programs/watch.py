@@ -96,7 +96,7 @@ class Watch:
         for which, position in enumerate(kernel_for(node.op).tensor_inputs(self.graph, node)):
             if not self._is_overwritten_meanwhile(op, which):
                 self._tensor_operand(op, record, node, which, position, memory)
-        for constant, place in zip(self._constants(node), op.invocation.constants, strict=True):
+        for constant, place in zip(self._constants(node, op.invocation), op.invocation.constants, strict=True):
             self._constant_operand(op, record, constant, place, memory)
         if portion is not None:
             self._carried[carried] = record.excused
@@ -127,9 +127,10 @@ class Watch:
             record.excused = True
             self.ledger.blame_operand(op, tensor, operand, places[wrong], memory)
 
-    def _constants(self, node: Node) -> tuple[PackedConstant, ...]:
+    def _constants(self, node: Node, call: Invocation) -> tuple[PackedConstant, ...]:
+        """A node's constants, packed as all of its calls ask for."""
         if node.name not in self._packed:
-            config = self.intent.program.config
+            config = self.intent.program.config.using(call.slices)
             self._packed[node.name] = kernel_for(node.op).constants(self.graph, node, config)
         return self._packed[node.name]
 
