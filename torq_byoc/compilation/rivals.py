@@ -44,6 +44,8 @@ LADDER = FINE_LADDER[1::2]
 """For other programs."""
 RUNGS, RUNGS_OF_SMALL = 6, 4
 """As many of those, from the largest on."""
+MISSES = 2
+"""Sizes in a row that promise too little, after which no smaller one is tried."""
 HELD_UP = 1.012
 """Simulated cycles over expected ones, from which on a program is taken to wait for room in the LRAM."""
 WORTHWHILE = 1.005
@@ -154,13 +156,17 @@ def _planned_for_less(search: CandidateSearch, chosen: Candidate, size: int) -> 
 def _down(
     search: CandidateSearch, chosen: Candidate, plan: Callable[[Scheduler], Plan], sizes: Sequence[int]
 ) -> Candidate:
-    """The fastest of a candidate and one kind of plan for less and less LRAM, until that is too little."""
-    config = search.options.config
+    """The fastest of a candidate and one kind of plan for less and less LRAM, until that is too little.
+
+    A single size may be expected to do worse than the next one: a cut that suits the other does not fit it.
+    """
+    config, implausible = search.options.config, 0
     for nbytes in sizes:
         narrowed = search.narrowed((nbytes - config.lram_reserve) / config.lram_usable)
         limit = PLAUSIBLE * chosen.schedule.expected
         expected = _attempted(narrowed.expected, plan)
-        if expected is None or expected > limit:
+        implausible = 0 if expected is not None and expected <= limit else implausible + 1
+        if expected is None or implausible == MISSES:
             break
         rival = _attempted(narrowed.candidate, plan, limit)
         if rival is not None and rival.rank < chosen.rank:

@@ -23,7 +23,7 @@ def check_slices(record: DecisionRecord, nodes: Collection[str], slices: int) ->
     """
     for name, count in record.slices.items():
         if name not in nodes:
-            raise _error(f"slices of {name!r}", "the graph has no such node")
+            raise _error(f"slices of {name!r}", "the graph has no such node, or none that runs on the slices")
         if not 1 <= count <= slices:
             raise _error(f"slices of {name!r}", f"{count} is outside 1..{slices}, the slices of the machine")
 

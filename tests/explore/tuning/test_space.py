@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from codegen.infra import convolution
 from explore.tuning.workloads import grouped, small_workload, space_around
 from schedules.models import residual
 
 from torq_byoc.codegen.generate import generate
+from torq_byoc.compilation.options import Options
 from torq_byoc.explore.tuning.knobs import BandKnob, BoundaryKnob, ExtentKnob, FieldKnob, Knob, ResidencyKnob
 from torq_byoc.explore.tuning.space import Point, Space
+from torq_byoc.explore.tuning.workload import Workload
+from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.reference import evaluate
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.npu_model.simulator import Simulator
 from torq_byoc.npu_model.verifier import verify
 from torq_byoc.schedules.plan import schedule
-from torq_byoc.schedules.record import DecisionRecord
+from torq_byoc.schedules.record import DecisionRecord, NodeOverride
 from torq_byoc.schedules.scheduled import Schedule
 
 WORKLOAD = small_workload()
@@ -98,6 +106,25 @@ def test_layers_that_are_alike_change_together():
     changed = [space.subject.nodes[member].name for member in knob.nodes]
     assert len({record.nodes[name] for name in changed}) == 1
     assert all(record.nodes[name] != space.base.record.nodes[name] for name in changed)
+
+
+def test_tiles_are_proposed_for_the_slices_that_a_layer_may_use():
+    """Three of four slices divide 56 channels of this plane by 4, all four by 16."""
+    builder = GraphBuilder("plane")
+    x = builder.input("x", (1, 8, 10, 10), DType.INT8)
+    builder.output(convolution(builder, np.random.default_rng(0), x, 56, 1, 1, 0, "conv"))
+    options = Options(config=replace(NpuConfig(), slices=4))
+    workload = Workload("plane", builder.finish(), options, "reference")
+    (node,) = workload.graph.nodes
+    fixed = NodeOverride(tile=(1, 32, 10, 10))
+    steps = {}
+    for slices in (3, 4):
+        measured = workload.measure(DecisionRecord({node.name: fixed}, slices={node.name: slices}))
+        (knob,) = (
+            knob for knob in space_around(workload, measured).knobs if isinstance(knob, ExtentKnob) and knob.axis == 1
+        )
+        steps[slices] = np.gcd.reduce([extent for extent in knob.extents if extent < 56])
+    assert steps == {3: 4, 4: 16}
 
 
 def test_random_points_are_verified_and_exact(space):

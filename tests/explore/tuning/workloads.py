@@ -48,8 +48,9 @@ def grouped() -> DecisionRecord:
 
 def space_around(workload: Workload, measured: Measured) -> Space:
     """The space whose base is a measured schedule."""
-    options = workload.options
-    return Space(Subject(workload.graph, options.config, options.effort), measured.record, measured.estimates)
+    options, record = workload.options, measured.record
+    subject = Subject(workload.graph, options.config, options.effort, record.slices)
+    return Space(subject, record, measured.estimates)
 
 
 def renamed(graph: OpGraph, prefix: str) -> OpGraph:

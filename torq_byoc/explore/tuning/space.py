@@ -107,7 +107,8 @@ class Space:
         for (first, last), group in self.base.groups.items():
             if first <= index <= last:
                 present = (group.split_axes[index - first],)
-        axes: list[int | None] = [*free, None] if free and self.subject.config.slices > 1 else []
+        slices = self.subject.models[self.subject.nodes[index].name].config.slices
+        axes: list[int | None] = [*free, None] if free and slices > 1 else []
         return tuple((axis,) for axis in axes if (axis,) != present)
 
     def _residency_knobs(self) -> Iterator[Knob]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.pricing import GroupChoice
 from torq_byoc.schedules.fusion.search import GroupSearch
-from torq_byoc.schedules.node_model import NodeModel
+from torq_byoc.schedules.node_model import shared_models
 from torq_byoc.schedules.residency import Storage, storages
 from torq_byoc.schedules.signature import signature
 
@@ -25,18 +26,19 @@ class Subject:
         graph: the graph.
         config: the machine.
         effort: of the compilations.
+        slices: how many a node may use, by name; all of them where it is not named.
     """
 
-    def __init__(self, graph: OpGraph, config: NpuConfig, effort: int) -> None:
-        self.graph, self.config = graph, config
+    def __init__(
+        self, graph: OpGraph, config: NpuConfig, effort: int, slices: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        self.graph, self.config, self.slices = graph, config, slices
         self.nodes = [node for node in graph.nodes if node.op not in ALIAS_OPS]
         self.position = {node.name: index for index, node in enumerate(self.nodes)}
-        self.signatures: list[Hashable] = [signature(graph, node) for node in self.nodes]
-        shared: dict[Hashable, NodeModel] = {}
-        for node, key in zip(self.nodes, self.signatures, strict=True):
-            if key not in shared:
-                shared[key] = NodeModel(graph, node, config)
-        self.models = {node.name: shared[key] for node, key in zip(self.nodes, self.signatures, strict=True)}
+        self.models = shared_models(graph, self.nodes, config, slices)
+        self.signatures: list[Hashable] = [
+            (signature(graph, node), self.models[node.name].config.slices) for node in self.nodes
+        ]
         self.search = GroupSearch(graph, self.nodes, self.models, config, CostWeights(), effort)
 
     @cached_property

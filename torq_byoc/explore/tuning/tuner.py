@@ -92,10 +92,13 @@ def tune(
     for words, record in starts(default.record):
         _try(workload, search, record, (words,))
         report(search)
-    subject = Subject(workload.graph, workload.options.config, workload.options.effort)
+    subject: Subject | None = None
     for number in range(budget.trials):
         if budget.spent(search.trials):
             break
+        slices = search.best.record.slices
+        if subject is None or subject.slices != slices:
+            subject = Subject(workload.graph, workload.options.config, workload.options.effort, slices)
         space = Space(subject, search.best.record, search.best.estimates)
         if not space.knobs or not _round(workload, search, space, strategy, budget, seed + number, report):
             break
