@@ -269,6 +269,31 @@ def test_plans_for_less_memory_win_in_a_small_program(monkeypatch: pytest.Monkey
     assert fastest < 0.98 * _cycles(graph, Options())
 
 
+@pytest.mark.parametrize(
+    ("expected", "tried"), [([9.0, 1.0, 9.0, 1.0], 4), ([1.0, 9.0, 9.0, 1.0], 3), ([1.0, None, 1.0, 1.0], 2)]
+)
+def test_smaller_sizes_are_tried_until_two_in_a_row_promise_too_little(
+    monkeypatch: pytest.MonkeyPatch, expected: list[float | None], tried: int
+) -> None:
+    """Or one is too small for a plan at all."""
+    search = candidates.CandidateSearch(chain(2, 8, 24), Options(), StageClock())
+    chosen = search.candidate(Scheduler.best)
+    assert chosen is not None
+    asked: list[float] = []
+
+    def answer(narrowed: candidates.CandidateSearch, plan: object) -> float:
+        factor = expected[len(asked)]
+        asked.append(narrowed.share)
+        if factor is None:
+            raise LramOverflowError("too large", where="here", why="it is", remedy="none")
+        return factor * chosen.schedule.expected
+
+    monkeypatch.setattr(candidates.CandidateSearch, "expected", answer)
+    sizes = [kib << 10 for kib in (448, 384, 320, 256)]
+    assert rivals._down(search, chosen, Scheduler.best, sizes) is chosen
+    assert len(asked) == tried and asked == sorted(asked, reverse=True)
+
+
 @pytest.mark.parametrize(("effort", "searches"), [(1, 1), (2, 1 + 2 + 1)])
 def test_elsewhere_they_are_tried_with_more_effort(
     counted: Counter[str], monkeypatch: pytest.MonkeyPatch, effort: int, searches: int

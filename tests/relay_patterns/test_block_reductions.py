@@ -70,6 +70,13 @@ def test_two_bytes(dtype: DType) -> None:
     assert ops_after(reduced((96, 80), (1,), "max", dtype)) == BLOCKS
 
 
+@pytest.mark.parametrize(("rows", "kib", "in_blocks"), [(256, 32, True), (320, 64, False), (320, 512, True)])
+def test_what_is_transposed_leaves_room_for_weights(rows: int, kib: int, in_blocks: bool) -> None:
+    """16 KiB of any LRAM, or a tenth of it."""
+    graph = reduce_in_blocks(reduced((rows, 64), (1,)), replace(CONFIG, lram_bytes=kib << 10))
+    assert [node.op for node in graph.nodes] == (BLOCKS if in_blocks else ["reduce"])
+
+
 @pytest.mark.parametrize(
     ("shape", "axes"), [((64, 9, 9), (1, 2)), ((40, 3, 3, 9), (1, 2, 3)), ((2, 3, 64, 5, 7), (3, 4))]
 )
