@@ -44,6 +44,8 @@ LADDER = FINE_LADDER[1::2]
 """For other programs."""
 RUNGS, RUNGS_OF_SMALL = 6, 4
 """As many of those, from the largest on."""
+WORTH_MORE_BYTES = 1.001
+"""Rank of a candidate over that of a plan for less LRAM, which moves more bytes, from which on that is worth it."""
 MISSES = 2
 """Sizes in a row that promise too little, after which no smaller one is tried."""
 HELD_UP = 1.012
@@ -169,7 +171,7 @@ def _down(
         if expected is None or implausible == MISSES:
             break
         rival = _attempted(narrowed.candidate, plan, limit)
-        if rival is not None and rival.rank < chosen.rank:
+        if rival is not None and WORTH_MORE_BYTES * rival.rank < chosen.rank:
             chosen = _faster(chosen, rival)
     return chosen
 
