@@ -1,4 +1,4 @@
-"""Parts of a schedule as a person would fix them by hand: some nodes, fields and tensors, sometimes the groups."""
+"""Parts of a schedule as a person would fix them by hand: nodes, fields, tensors and slices, sometimes the groups."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ def partial_record(choices: Choices, found: Outcome, config: NpuConfig) -> Decis
     """Some of the decisions of a compiled model, a few of them changed to what is legal as well."""
     nodes: dict[str, NodeOverride] = {}
     resident: dict[str, bool] = {}
+    slices: dict[str, int] = {}
+    free: list[str] = []
     groups: list = []
     for partition in found.compiled.partitions:
         record = DecisionRecord.loads(partition.facts.decisions)
         fixed = some_of(choices, sorted(record.nodes), 50)
         nodes |= {name: _some_fields(choices, record.nodes[name]) for name in fixed}
         resident |= {name: record.resident[name] for name in some_of(choices, sorted(record.resident), 30)}
-        subject = Subject(found.reference.graphs[partition.facts.symbol], config, effort=1)
+        slices |= record.slices
+        free += [name for name in sorted(record.nodes) if name not in fixed]
+        subject = Subject(found.reference.graphs[partition.facts.symbol], config, 1, record.slices)
         groups += [_with_parts(choices, group, subject) for group in record.groups or ()]
     alone = {name for group in groups for name in group.nodes}.isdisjoint(nodes)
-    return DecisionRecord(nodes, resident, tuple(groups) if alone and choices.chance(30) else None)
+    kept = tuple(groups) if alone and choices.chance(30) else None
+    counts = tuple(range(1, config.slices + 1))
+    slices |= {name: choices.pick(counts) for name in some_of(choices, free, 30)}
+    return DecisionRecord(nodes, resident, kept, slices)
 
 
 def _with_parts(choices: Choices, group: GroupDecision, subject: Subject) -> GroupDecision:
