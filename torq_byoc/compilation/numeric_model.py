@@ -12,6 +12,7 @@ from torq_byoc.compilation.options import Options, is_quantized, resolve_precisi
 from torq_byoc.compilation.unused_requests import unused_requests
 from torq_byoc.frontend import prepare, prepare_with_notes
 from torq_byoc.frontend.float_weights import float_weights
+from torq_byoc.frontend.passes.nan_guards import without_nan_guards
 from torq_byoc.quantize.automatic import check_rewrite_names, quantize
 from torq_byoc.quantize.data import doubts
 from torq_byoc.quantize.planning.planner import Planned
@@ -74,12 +75,14 @@ def _decided(prepared: onnx.ModelProto, options: Options, clock: StageClock) -> 
             )
             warnings = (*doubts(prepared, options.calibration or {}), *quantized.table.doubts())
         notes = tuple(quantized.remarks())
-        return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary)
+        written = without_nan_guards(quantized.model)
+        return NumericModel(quantized.exact, written, precision, notes, warnings, quantized.summary)
     if precision == "mixed" and options.calibration is not None and not is_quantized(prepared):
         quantized, planned = mixed_model(prepared, options, clock)
         warnings = (*doubts(prepared, options.calibration), *quantized.table.doubts(), *missed(planned))
         notes = (*quantized.table.remarks(), *remarks(planned), *left_out(options.plan, planned))
-        return NumericModel(quantized.exact, quantized.model, precision, notes, warnings, quantized.summary, planned)
+        written = without_nan_guards(quantized.model)
+        return NumericModel(quantized.exact, written, precision, notes, warnings, quantized.summary, planned)
     if precision == "bf16" and (plain := float_weights(prepared)) is not prepared:
         with clock.stage("import"):
             prepared = prepare(plain)  # batch norms can be folded into weights now

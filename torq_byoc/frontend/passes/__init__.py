@@ -22,6 +22,7 @@ from torq_byoc.frontend.passes.fold_affine import fold_affine
 from torq_byoc.frontend.passes.fold_constants import fold_constants
 from torq_byoc.frontend.passes.inline_if import inline_if
 from torq_byoc.frontend.passes.merge_transposes import merge_transposes
+from torq_byoc.frontend.passes.nan_guards import nan_guards
 from torq_byoc.frontend.passes.one_axis_softmax import one_axis_softmax
 from torq_byoc.frontend.passes.plain_gemm import plain_gemm
 from torq_byoc.frontend.passes.qoperators import qoperator_to_qdq
@@ -54,6 +55,7 @@ PASSES: tuple[CleanUp, ...] = tuple(
         empty_tensors,
         inline_if,
         remove_identities,
+        nan_guards,
         merge_transposes,
         explicit_padding,
         qoperator_to_qdq,

@@ -1,11 +1,12 @@
 """Layer, instance and group normalisation: (x - mean) / sqrt(variance + epsilon) * gamma + beta over trailing axes.
 
-All statistics are taken from rows of a [rows, N] view.  The mean is a product with a column of -1/N, which
-bf16 cannot hold: neighbouring bf16 numbers are mixed so that the column sums to exactly -1, and a large
+All statistics are taken from rows of a [rows, N] view.  The mean of bf16 data is a product with a column of -1/N,
+which bf16 cannot hold: neighbouring bf16 numbers are mixed so that the column sums to exactly -1, and a large
 mean cancels.  The mean stays in fp32 and is added as a bias of its row.
 
-Quantized input enters as whole numbers (x - zero point), exact in bf16, with epsilon in code units; the
-result leaves in units of output codes as fp32, rounded once.
+Codes are centred as integers, in steps of 2**-7 of a code: where all of a row are equal nothing is left of it, however
+small epsilon may be.  Differences, epsilon in the same steps, and what follows are bf16; the result leaves in units of
+output codes as fp32, rounded once.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from torq_byoc.relay_patterns.quant_params import QuantParams
 BF16, FP32 = DType.BF16, DType.FP32
 VARIANCE_BINADES = 64
 SMALLEST_EPSILON = 2.0**-60
+STEPS = 1 << 7
+"""Of a code, in which differences from the mean are int16."""
+NEGLIGIBLE = 2.0**-12
+"""Share of the smallest variance that a row of codes can have, short of none, below which an epsilon has no effect."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,25 +80,56 @@ def lower(builder: GraphBuilder, x: str, norm: Norm, out: QuantParams | None, or
                 why=f"types {source.dtype.value} to {out.dtype.value}; statistics run in bf16, which has 8 bits",
                 remedy="quantize to 8 bits, or keep the operator in bf16",
             )
-        x = e.act(x, BF16, integer_rescale(bias=-source.zero_point), mode="I2F")
-        epsilon /= source.scale**2
-    normal = _normalised(e, x, norm.axes, max(epsilon, SMALLEST_EPSILON))
-    return _affine(e, normal, norm, out)
-
-
-def _normalised(e: Emitter, x: str, axes: int, epsilon: float) -> str:
-    """(x - mean) / sqrt(variance + epsilon) in bf16."""
     shape = e.info(x).shape
-    columns = math.prod(shape[len(shape) - axes :])
-    rows = math.prod(shape) // columns
-    flat = e.reshape(x, (rows, columns))
-    share = mean_column(columns)
-    mean = _product(e, flat, e.constant(-share, "mean"), 0.0)
-    centred = e.emit("scale_rows", [flat, e.reshape(mean, (rows, 1, 1))], BF16, shape=(rows, columns))
-    variance = _product(e, e.mul(centred, centred, BF16), e.constant(share, "share"), epsilon)
+    columns = math.prod(shape[len(shape) - norm.axes :])
+    flat = e.reshape(x, (math.prod(shape) // columns, columns))
+    if out is None:
+        centred = _centred(e, flat)
+    else:
+        centred = _centred_codes(e, flat)
+        epsilon = epsilon_in_steps(epsilon, source.scale, columns)
+    normal = _normalised(e, centred, max(epsilon, SMALLEST_EPSILON))
+    return _affine(e, e.reshape(normal, shape), norm, out)
+
+
+def epsilon_in_steps(epsilon: float, scale: float, columns: int) -> float:
+    """What is added to the variance of a row of codes, in square ``STEPS`` of a code.
+
+    Args:
+        epsilon: the same, real.
+        scale: of the codes.
+        columns: codes in a row.
+    """
+    least = max(columns - 1, 1) / columns**2
+    return STEPS**2 * max(epsilon / scale**2, NEGLIGIBLE * least)
+
+
+def _centred(e: Emitter, x: str) -> str:
+    """bf16 rows without their means."""
+    rows, columns = e.info(x).shape
+    mean = _product(e, x, e.constant(-mean_column(columns), "mean"), 0.0)
+    return e.emit("scale_rows", [x, e.reshape(mean, (rows, 1, 1))], BF16, shape=(rows, columns))
+
+
+def _centred_codes(e: Emitter, x: str) -> str:
+    """Rows of codes without their means, in ``STEPS`` of a code, as bf16; the zero point cancels."""
+    rows, columns = e.info(x).shape
+    ones = e.constant(np.ones((columns, 1), np.int8), "ones")
+    mean = e.emit("matmul", [x, ones], DType.INT32, shape=(rows, 1), rescale=integer_rescale(STEPS / columns))
+    steps = e.act(x, DType.INT16, integer_rescale(STEPS))
+    unchanged = Rescale(np.zeros(1, np.int32))
+    entries = e.pairs(mean, (-1, 0), (0, 1))
+    centred = e.emit("scale_rows", [steps, entries], DType.INT16, shape=(rows, columns), rescale=unchanged)
+    return e.act(centred, BF16, mode="I2F")
+
+
+def _normalised(e: Emitter, centred: str, epsilon: float) -> str:
+    """x / sqrt(mean of squares + epsilon) for rows [rows, N] in bf16."""
+    share = e.constant(mean_column(e.info(centred).shape[1]), "share")
+    variance = _product(e, e.mul(centred, centred, BF16), share, epsilon)
     lowest = math.floor(math.log2(epsilon))
     inverse = float_table.lower_binades(e, variance, _inverse_root, lowest, VARIANCE_BINADES)
-    return e.reshape(e.mul(centred, inverse, BF16), shape)
+    return e.mul(centred, inverse, BF16)
 
 
 def mean_column(length: int) -> np.ndarray:

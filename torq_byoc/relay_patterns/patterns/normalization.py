@@ -13,12 +13,15 @@ from torq_byoc.npu_model.dtypes import DType
 from torq_byoc.relay_patterns import affine
 from torq_byoc.relay_patterns.affine import Affine
 from torq_byoc.relay_patterns.arithmetic import float_rescale
-from torq_byoc.relay_patterns.composites import activation, lrn, prelu
+from torq_byoc.relay_patterns.composites import activation, layer_norm, lrn, prelu
 from torq_byoc.relay_patterns.legality import float_reasons, int_attr, quantized_reasons
 from torq_byoc.relay_patterns.lowering import Lowering, ints
 from torq_byoc.relay_patterns.matchers import any_of, dequantized, quantized
 from torq_byoc.relay_patterns.registry import Pattern
 from torq_byoc.relay_patterns.view import View, constant_value, op_name, shape_of, static_shape
+
+_LARGEST = 2.0**100
+"""Numbers in steps of codes, far from where fp32 ends."""
 
 
 def _lrn_graph(read: Callable[[], DFPattern]) -> DFPattern:
@@ -130,6 +133,36 @@ def lower_prelu(low: Lowering) -> str:
     return prelu.lower(low.builder, low.tensor(call.args[0]), slopes, low.out, low.origin)
 
 
+def _quantized_norm_graph() -> DFPattern:
+    gains, offsets = (any_of(dequantized(is_const()), is_const()) for _ in range(2))
+    return quantized(is_op("relax.nn.layer_norm")(dequantized(), gains, offsets))
+
+
+def check_quantized_norm(view: View) -> list[str]:
+    """Data and result quantized per tensor to 8 bits; rows of the last axes; gains and offsets constant and finite."""
+    call = view.require("nn.layer_norm")
+    data, out, rank = view.operand(call.args[0]).quant, view.output(), len(static_shape(call.args[0]))
+    reasons = quantized_reasons(view, call.args[0])
+    parameters = [view.operand(argument).real() for argument in call.args[1:]]
+    if out and any(not np.all(np.abs(values) < _LARGEST * out.scale.min()) for values in parameters):
+        reasons.append("its gains or offsets are not finite, or beyond fp32 in steps of its result")
+    if data and not layer_norm.epsilon_in_steps(float(call.attrs.epsilon), data.scale.min(), 1) < _LARGEST:
+        reasons.append("its epsilon is beyond fp32 in steps of its data")
+    if any(quant and quant.dtype == "int16" for quant in (data, out)):
+        reasons.append("it has codes of 16 bits, and statistics are taken in bf16")
+    if _axes(call) != tuple(range(rank - len(_axes(call)), rank)):
+        reasons.append("it does not normalise rows of the last axes")
+    return reasons
+
+
+def lower_quantized_norm(low: Lowering) -> str:
+    """The composite."""
+    call = low.view.require("nn.layer_norm")
+    gains, offsets = (low.view.operand(argument).real() for argument in call.args[1:])
+    norm = layer_norm.Norm(len(_axes(call)), gains, offsets, float(call.attrs.epsilon))
+    return layer_norm.lower(low.builder, low.tensor(call.args[0]), norm, low.out, low.origin)
+
+
 def _norm_graph() -> DFPattern:
     return any_of(
         is_op("relax.nn.layer_norm")(wildcard(), wildcard(), wildcard()),
@@ -223,6 +256,7 @@ PATTERNS = (
         check_prelu_float,
         lower_prelu,
     ),
+    Pattern("torq.layer_norm", "quantized", _quantized_norm_graph, check_quantized_norm, lower_quantized_norm),
     Pattern("torq.bf16.norm", "bf16", _norm_graph, check_norm, lower_norm),
     Pattern("torq.bf16.variance", "bf16", lambda: is_op("relax.variance")(wildcard()), check_variance, lower_variance),
 )
