@@ -23,10 +23,8 @@ _WORTHWHILE = 0.75
 """Two nodes instead of one cost programs and an intermediate; they must save at least this factor of the cycles."""
 _LEAST_SAVING = 200
 """Cycles on one slice: what loading the programs of the transposition takes."""
-_ROOM = 1 / 10
-"""Share of the LRAM that the transposed tensor may take: weights that should be loaded early need the rest."""
-_LITTLE = 16 << 10
-"""Bytes that it may take of any LRAM."""
+_MOST = 50 << 10
+"""Bytes that the transposed tensor may take: weights that should be loaded early need the LRAM."""
 
 
 def reduce_in_blocks(graph: OpGraph, config: NpuConfig) -> OpGraph:
@@ -53,7 +51,7 @@ def _pays(info: TensorInfo, node: Node, sums_planes: bool, config: NpuConfig) ->
     """Cycles of a whole tensor on one slice, in blocks against the other forms; there are two for sums of planes."""
     axes = _inner_axes(info.shape, node)
     cycles = block_cycles(info.dtype.size, config)
-    if not axes or cycles is None or info.nbytes > max(_LITTLE, _ROOM * config.lram_usable):
+    if not axes or cycles is None or info.nbytes > _MOST:
         return False
     size, lanes = info.dtype.size, info.shape[axes[0] - 1]
     length = math.prod(info.shape[axis] for axis in axes)
