@@ -106,6 +106,39 @@ def test_nodes_of_one_signature_cost_the_same(case: Case) -> None:
     assert costs[0] == costs[1]
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_tiles_made_of_smaller_ones_are_cut_as_if_the_kernel_was_asked_for_each(case: Case) -> None:
+    """How operands divide does not depend on which tiles were asked for before."""
+    graph = case.graph()
+    (node,) = graph.nodes
+    known = NodeModel(graph, node, CONFIG)
+    for axis, step in enumerate(known.steps):
+        for tile in reversed(candidates.axis_extents(known.shape[axis], step)):
+            fresh = NodeModel(graph, node, CONFIG)
+            for stream in range(len(known.streams)):
+                assert known.cut(stream, axis, tile) == fresh.cut(stream, axis, tile)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.shape], ids=lambda case: case.name)
+def test_an_operand_is_whole_for_all_tiles_where_it_is_for_each(case: Case) -> None:
+    """The first and the last tile tell: here all tiles of a step are asked for."""
+    graph = case.graph()
+    (node,) = graph.nodes
+    model = NodeModel(graph, node, CONFIG)
+    for axis, step in enumerate(model.steps):
+        starts = range(0, model.shape[axis], step) if 0 < step < model.shape[axis] else ()
+        boxes = [
+            Region(
+                tuple(start if a == axis else 0 for a in range(len(model.shape))),
+                tuple(min(step, n - start) if a == axis else n for a, n in enumerate(model.shape)),
+            )
+            for start in starts
+        ]
+        for index in range(len(model.inputs) if boxes else 0):
+            moves = len({model.input_region(index, box) for box in boxes}) > 1 and model.streams[index].nbytes > 0
+            assert model.moves(index, axis) == moves
+
+
 @pytest.mark.parametrize("graph", [residual(size=13), strided()], ids=["residual", "strided"])
 def test_bands_go_on_from_those_of_the_segment_without_the_first_node(graph: OpGraph) -> None:
     """Whichever segments were asked for before, a band is the one that is carried back from its results alone."""

@@ -11,8 +11,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.kernels.kernel import Kernel, Layout, PackedConstant, Region, kernel_for
@@ -76,6 +79,40 @@ class ConstantPart(msgspec.Struct, frozen=True, gc=False):
     nbytes: int
 
 
+@dataclass(frozen=True, eq=False)
+class _Boxes:
+    """Boxes of one tensor in a row; a row of either array is one of them.
+
+    Attributes:
+        start, end: first index along every axis, and the one after the last.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+
+    @classmethod
+    def of(cls, regions: Sequence[Region]) -> _Boxes:
+        """The boxes of regions."""
+        start = np.array([region.start for region in regions], dtype=np.int64)
+        return cls(start, start + np.array([region.extent for region in regions], dtype=np.int64))
+
+    @cached_property
+    def ascend(self) -> bool:
+        """Whether none of them is empty, and the box around neighbours is that around the first and the last."""
+        ascends = np.all(self.start[1:] >= self.start[:-1]) and np.all(self.end[1:] >= self.end[:-1])
+        return bool(ascends and np.all(self.end > self.start))
+
+    def joined(self, count: int) -> _Boxes:
+        """The boxes around so many of them each, fewer in the last one."""
+        lasts = np.minimum(np.arange(count - 1, len(self.end) + count - 1, count), len(self.end) - 1)
+        return _Boxes(self.start[::count], self.end[lasts])
+
+    def differ(self) -> list[bool]:
+        """For every box but the first one whether it is another one than that before."""
+        moved = (self.start[1:] != self.start[:-1]) | (self.end[1:] != self.end[:-1])
+        return np.any(moved, axis=1).tolist()
+
+
 class NodeOperands:
     """The operands of a node; asked lazily and remembered.
 
@@ -105,6 +142,7 @@ class NodeOperands:
         self._whole_regions = [self.input_region(i, Region.whole(self.shape)) for i in range(len(self.inputs))]
         self.streams = self._streams(packed)
         self._cuts: dict[tuple[int, int, int], Cut] = {}
+        self._boxes: dict[tuple[int, int], dict[int, _Boxes]] = {}
         self._regions: dict[Region, tuple[Region, ...]] = {}
         self._parts: dict[Region, tuple[ConstantPart, ...]] = {}
 
@@ -119,7 +157,11 @@ class NodeOperands:
         key = (stream, axis, tile)
         if key not in self._cuts:
             position = self.streams[stream].position
-            parts = self._constant_parts(stream, axis, tile) if position is None else self._tensor_parts(key, position)
+            parts = (
+                self._constant_parts(stream, axis, tile)
+                if position is None
+                else self._tensor_parts(position, axis, tile)
+            )
             self._cuts[key] = parts
         return self._cuts[key]
 
@@ -134,11 +176,11 @@ class NodeOperands:
         if position is not None:
             regions = [self.input_region(position, whole, part) for part in portions]
             sizes = [self._stored(position, region) for region in regions]
-            return _compare(regions, sizes, self._stored(position, self._whole_regions[position]))
+            return _compare(_differ(regions), sizes, self._stored(position, self._whole_regions[position]))
         if self.granules[stream - len(self.inputs)].pieces == 1:
             return WHOLE
         boxes = [part.box for part in portions]
-        return _compare(boxes, [box.extent[0] for box in boxes], self.reduction[0])
+        return _compare(_differ(boxes), [box.extent[0] for box in boxes], self.reduction[0])
 
     def input_regions(self, output: Region, portion: Portion | None = None) -> tuple[Region, ...]:
         """What the kernel says each tensor input contributes to a box of the output, or to a portion of it."""
@@ -187,15 +229,36 @@ class NodeOperands:
         """Elements that a tile of a tensor input takes in LRAM."""
         return self._layouts[index].elements(region.extent)
 
-    def _tensor_parts(self, key: tuple[int, int, int], index: int) -> Cut:
-        _, axis, tile = key
-        regions = []
+    def _tensor_parts(self, index: int, axis: int, tile: int) -> Cut:
+        """Windows move on with their outputs: what the first and the last tile read, all between them do, and a tile
+        made of smaller ones reads what these do."""
+        first, last = (
+            self._read_along(index, axis, tile, start) for start in (0, (self.shape[axis] - 1) // tile * tile)
+        )
+        if first == last and first.size:
+            return WHOLE
+        boxes = self._boxes_along(index, axis, tile)
+        extents: Any = (boxes.end - boxes.start).T
+        sizes: Any = self._layouts[index].elements(extents)
+        return _compare(boxes.differ(), sizes.tolist(), self._stored(index, self._whole_regions[index]))
+
+    def _boxes_along(self, index: int, axis: int, tile: int) -> _Boxes:
+        """What the tiles along an output axis read of a tensor input; where smaller ones that they are made of were
+        asked for before, the kernel is not asked again."""
+        known = self._boxes.setdefault((index, axis), {})
+        finer = max((size for size in known if tile % size == 0 and known[size].ascend), default=None)
+        if finer is None:
+            starts = range(0, self.shape[axis], tile)
+            known[tile] = _Boxes.of([self._read_along(index, axis, tile, start) for start in starts])
+        elif finer < tile:
+            known[tile] = known[finer].joined(tile // finer)
+        return known[tile]
+
+    def _read_along(self, index: int, axis: int, tile: int, start: int) -> Region:
+        """What the kernel says of one of those tiles."""
         first, extent = [0] * len(self.shape), list(self.shape)
-        for start in range(0, self.shape[axis], tile):
-            first[axis], extent[axis] = start, min(tile, self.shape[axis] - start)
-            regions.append(self.input_region(index, Region(tuple(first), tuple(extent))))
-        whole = self._stored(index, self._whole_regions[index])
-        return _compare(regions, [self._stored(index, region) for region in regions], whole)
+        first[axis], extent[axis] = start, min(tile, self.shape[axis] - start)
+        return self.input_region(index, Region(tuple(first), tuple(extent)))
 
     def _constant_parts(self, stream: int, axis: int, tile: int) -> Cut:
         granules = self.granules[stream - len(self.inputs)]
@@ -203,7 +266,7 @@ class NodeOperands:
             return WHOLE
         starts = range(0, self.shape[axis], tile)
         ranges = [granules.cover(start, min(tile, self.shape[axis] - start)) for start in starts]
-        return _compare(ranges, [count for _, count in ranges], granules.count)
+        return _compare(_differ(ranges), [count for _, count in ranges], granules.count)
 
 
 def _part(granules: Granules, output: Region) -> ConstantPart:
@@ -213,9 +276,19 @@ def _part(granules: Granules, output: Region) -> ConstantPart:
     return ConstantPart(first, count, count * granules.nbytes)
 
 
-def _compare(parts: Sequence[object], sizes: Sequence[int], whole: int) -> Cut:
-    """Sizes of an operand's parts against the whole; ``whole`` is 0 only for an operand nobody reads."""
-    differ = (before != after for before, after in itertools.pairwise(parts))
+def _differ(parts: Sequence[object]) -> list[bool]:
+    """For every part but the first one whether it is another one than that before."""
+    return [before != after for before, after in itertools.pairwise(parts)]
+
+
+def _compare(differ: Sequence[bool], sizes: Sequence[int], whole: int) -> Cut:
+    """Sizes of an operand's parts against the whole; ``whole`` is 0 only for an operand nobody reads.
+
+    Args:
+        differ: for every part but the first one whether it is another one than that before.
+        sizes: of the parts.
+        whole: of the operand.
+    """
     changed = [*sizes[:1], *itertools.compress(sizes[1:], differ)]
     if len(changed) == 1 or whole == 0:
         return WHOLE
