@@ -71,10 +71,6 @@ class Division:
         """What most bands are like."""
         return self.kinds[len(self.kinds) // 2]
 
-    def staying(self, resident: frozenset[str]) -> int:
-        """LRAM bytes that no division into smaller bands saves: what several bands share."""
-        return min(one.staying for one in self.traffic(resident)) if self.count > 1 else 0
-
     def demand(self, buffers: int, resident: frozenset[str], word: int) -> int:
         """LRAM bytes without programs: operands that stay, operands and results in flight, and the most that passes
         between nodes at once.

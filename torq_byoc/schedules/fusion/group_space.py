@@ -150,10 +150,12 @@ class GroupSpace:
             cut for cut in cuts if least <= cut.run(last.shape) <= MAX_BANDS and band_count(self.segment, cut) <= most
         ]
         finest = self._division(cuts[-1]) if cuts else None
-        if finest is None or finest.division.staying(resident) > available:
+        if finest is None:
             return
         depths = (2, 1) if self.techniques.double_buffering else (1,)
         for buffers in depths if parts is None else (2,):  # parts are there to make room for the second buffer
+            if finest.demand(buffers, resident) > available:
+                continue  # nor do larger bands fit
             found = list(self._of_sizes(cuts, buffers, available, resident))
             yield from found
             if found:  # larger bands alone may do with one buffer
