@@ -45,6 +45,7 @@ class GroupSpace:
 
     def __init__(self, segment: Segment, config: NpuConfig, weights: CostWeights, techniques: Techniques = ALL) -> None:
         self.segment, self.config, self.weights, self.techniques = segment, config, weights, techniques
+        self._known_sizes: dict[tuple[int, int | None], Sequence[int]] = {}
         self._divisions: dict[BandCut, PricedDivision | None] = {}
         self._choices: dict[_Asked, GroupChoice] = {}
         self._answers: dict[frozenset[str], list[tuple[int, GroupChoice | None]]] = {}
@@ -141,14 +142,7 @@ class GroupSpace:
     ) -> Iterator[GroupChoice]:
         """Choices that cut one axis: from the largest bands of which two fit, and before them from the largest of which
         one fits, to smaller ones while they promise something."""
-        last = self.segment.last
-        sizes = candidates.axis_extents(last.shape[axis], last.steps[axis])
-        cuts = [BandCut(axis, size, outer, parts) for size in sizes]
-        most = MAX_BANDS if outer is None else MAX_NESTED_BANDS
-        least = 1 if outer is None else 2  # a run of one band is the cut along the outer axis alone
-        cuts = [
-            cut for cut in cuts if least <= cut.run(last.shape) <= MAX_BANDS and band_count(self.segment, cut) <= most
-        ]
+        cuts = [BandCut(axis, size, outer, parts) for size in self._sizes(axis, outer)]
         finest = self._division(cuts[-1]) if cuts else None
         if finest is None:
             return
@@ -160,6 +154,22 @@ class GroupSpace:
             yield from found
             if found:  # larger bands alone may do with one buffer
                 cuts = [cut for cut in cuts if cut.size > max(choice.decision.size for choice in found)]
+
+    def _sizes(self, axis: int, outer: int | None) -> Sequence[int]:
+        """Extents of bands along an axis, the largest first."""
+        key = (axis, outer)
+        if key not in self._known_sizes:
+            last = self.segment.last
+            most = MAX_BANDS if outer is None else MAX_NESTED_BANDS
+            least = 1 if outer is None else 2  # a run of one band is the cut along the outer axis alone
+            sizes = candidates.axis_extents(last.shape[axis], last.steps[axis])
+            cuts = [BandCut(axis, size, outer) for size in sizes]
+            self._known_sizes[key] = [
+                cut.size
+                for cut in cuts
+                if least <= cut.run(last.shape) <= MAX_BANDS and band_count(self.segment, cut) <= most
+            ]
+        return self._known_sizes[key]
 
     def _of_sizes(
         self, cuts: Sequence[BandCut], buffers: int, available: int, resident: frozenset[str]
