@@ -209,9 +209,8 @@ def _dense_in_all_views(segment: Segment, held: Mapping[str, Region]) -> bool:
     """Whether each held part is a whole box under every shape that it is read in."""
     return all(
         reshaped(held[name], segment.shapes[name], view).size == held[name].size
-        for names, views in zip(segment.names, segment.views, strict=True)
-        for name, view in zip(names, views, strict=True)
-        if name in held and view != segment.shapes[name]
+        for name, view in segment.reshapes
+        if name in held
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
 from torq_byoc.kernels.kernel import Region
 
 
-def reshaped(box: Region, shape: Sequence[int], target: Sequence[int]) -> Region:
+def reshaped(box: Region, shape: tuple[int, ...], target: tuple[int, ...]) -> Region:
     """The smallest box of a tensor reshaped to ``target`` that holds all elements of a box of it.
 
     Where the result has as many elements as the box, a dense tile of one is a dense tile of the other, byte by byte.
@@ -32,7 +33,8 @@ def reshaped(box: Region, shape: Sequence[int], target: Sequence[int]) -> Region
     return Region(tuple(start), tuple(extent))
 
 
-def _axis_groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[slice, slice]]:
+@functools.lru_cache(maxsize=1024)
+def _axis_groups(shape: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[slice, slice]]:
     """Runs of axes of both shapes that hold the same number of elements, as short as possible."""
     groups = []
     here = there = 0

@@ -85,10 +85,11 @@ class Segment:
         return self.models[-1]
 
     @cached_property
-    def reshapes(self) -> bool:
-        """Whether some tensor is read under another shape than it is made in."""
+    def reshapes(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The tensors that are read under another shape than they are made in, each with such a shape."""
         pairs = zip(self.names, self.views, strict=True)
-        return any(view != self.shapes[name] for names, views in pairs for name, view in zip(names, views, strict=True))
+        reads = ((name, view) for names, views in pairs for name, view in zip(names, views, strict=True))
+        return tuple(dict.fromkeys((name, view) for name, view in reads if view != self.shapes[name]))
 
     @cached_property
     def passages(self) -> tuple[tuple[int, int, str], ...]:
