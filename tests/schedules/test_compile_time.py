@@ -169,7 +169,8 @@ def test_slices_with_parts_of_equal_extents_cost_what_each_of_them_costs(case: C
         parts = split_between_slices(box, axis, 0 if axis is None else model.steps[axis], CONFIG.slices)
         placements = model.slices._placements(box, streamed, None)
         jobs = [model.slices._tasks(part, None, *placements) for part in parts]
-        assert model.slices.step_cost(box, parts, streamed, None) == slice_costs.cost_of(jobs)
+        expected = slice_costs.side_by_side([slice_costs.cost_of(tasks) for tasks in jobs])
+        assert model.slices.step_cost(box, parts, streamed, None) == expected
 
 
 def test_a_planner_asks_for_no_price_twice() -> None:

@@ -97,14 +97,14 @@ class SliceCosts:
         """A tile, or one portion of it, on all slices."""
         placements = self._placements(tile, residency, portion)
         kinds = [self._kind(part, portion, *placements[:2]) for part in parts]
-        known: dict[Hashable, list[SliceTask]] = {}
+        known: dict[Hashable, SliceCost] = {}
         for kind, part in zip(kinds, parts, strict=True):
             if kind not in known:
-                known[kind] = self._tasks(part, portion, *placements)
-        jobs = [known[kind] for kind in kinds]
-        if not self.operands.kernel.translates:
-            self._known.planar |= any(task.plane is not None for tasks in jobs for task in tasks)
-        return cost_of(jobs)
+                tasks = self._tasks(part, portion, *placements)
+                known[kind] = cost_of(tasks)
+                if not self.operands.kernel.translates:
+                    self._known.planar |= any(task.plane is not None for task in tasks)
+        return side_by_side([known[kind] for kind in kinds])
 
     def _kind(self, part: Region, portion: Portion | None, output: Placement, inputs: Sequence[Placement]) -> Hashable:
         """What the cost of a slice's part depends on: extents, not places; with several operands, which may be walked
@@ -177,12 +177,17 @@ class SliceCosts:
         return output, inputs, constants
 
 
-def cost_of(jobs: Sequence[Sequence[SliceTask]]) -> SliceCost:
-    """What tasks cost, given those of every slice."""
-    cycles = max(sum(task_cycles(task) for task in tasks) for tasks in jobs)
-    tasks = [task for job in jobs for task in job]
+def cost_of(tasks: Sequence[SliceTask]) -> SliceCost:
+    """What tasks of one slice cost."""
     program_bytes = sum(map(encoded_size, tasks))
-    return SliceCost(cycles, len(jobs), len(tasks), program_bytes, program_bytes)
+    return SliceCost(sum(map(task_cycles, tasks)), 1, len(tasks), program_bytes, program_bytes)
+
+
+def side_by_side(jobs: Sequence[SliceCost]) -> SliceCost:
+    """Costs of what the slices do at once, each with a program of its own."""
+    program_bytes = sum(cost.program_bytes for cost in jobs)
+    cycles = max(cost.cycles for cost in jobs)
+    return SliceCost(cycles, len(jobs), sum(cost.tasks for cost in jobs), program_bytes, program_bytes)
 
 
 def _summed(steps: Sequence[tuple[SliceCost, int]]) -> SliceCost:
