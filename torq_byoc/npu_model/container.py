@@ -65,19 +65,20 @@ def pack_container(sections: Mapping[str, bytes]) -> bytes:
     if len(names) > _MAX_SECTIONS or any(not 0 < len(name) <= 255 for name in encoded):
         raise ValueError(f"at most {_MAX_SECTIONS} sections with names of 1..255 bytes, got {names}")
     offset = _aligned(_HEADER_BYTES + sum(_ENTRY.size + len(name) for name in encoded))
-    table, contents = [], []
+    table: list[bytes] = []
+    contents: list[bytes] = []  # pieces, joined once: images are large
     for name, raw in zip(names, encoded, strict=True):
         data = sections[name]
         table.append(_ENTRY.pack(len(raw), offset, len(data), hashlib.sha256(data).digest()) + raw)
-        contents.append(_padded(data))
-        offset += len(contents[-1])
+        contents += [data, bytes(_aligned(len(data)) - len(data))]
+        offset += _aligned(len(data))
     head = b"".join(table)
-    padding = bytes(_aligned(_HEADER_BYTES + len(head)) - _HEADER_BYTES - len(head))
-    body = b"".join([head, padding, *contents])
-    prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(names), _HEADER_BYTES + len(body))
+    body = [head, bytes(_aligned(_HEADER_BYTES + len(head)) - _HEADER_BYTES - len(head)), *contents]
+    prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(names), _HEADER_BYTES + sum(map(len, body)))
     digest = hashlib.sha256(prefix)
-    digest.update(body)
-    return b"".join([prefix, digest.digest(), body])
+    for piece in body:
+        digest.update(piece)
+    return b"".join([prefix, digest.digest(), *body])
 
 
 def unpack_container(data: bytes, where: str = "") -> dict[str, bytes]:
@@ -185,10 +186,6 @@ def _check_header(data: bytes, where: str) -> int:
 
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGN) * _ALIGN
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(_aligned(len(data)) - len(data))
 
 
 def _damaged(where: str, why: str) -> ProgramFormatError:
