@@ -26,7 +26,7 @@ def partial_record(choices: Choices, found: Outcome, config: NpuConfig) -> Decis
         resident |= {name: record.resident[name] for name in some_of(choices, sorted(record.resident), 30)}
         slices |= record.slices
         free += [name for name in sorted(record.nodes) if name not in fixed]
-        subject = Subject(found.reference.graphs[partition.facts.symbol], config, 1, record.slices)
+        subject = Subject(found.reference.graphs[partition.facts.symbol], config, record.slices)
         groups += [_with_parts(choices, group, subject) for group in record.groups or ()]
     alone = {name for group in groups for name in group.nodes}.isdisjoint(nodes)
     kept = tuple(groups) if alone and choices.chance(30) else None
@@ -37,7 +37,7 @@ def partial_record(choices: Choices, found: Outcome, config: NpuConfig) -> Decis
 
 def _with_parts(choices: Choices, group: GroupDecision, subject: Subject) -> GroupDecision:
     """The group with some of its nodes part by part, where they can be and the choice falls on that."""
-    space = subject.search.space(subject.position[group.nodes[0]], subject.position[group.nodes[-1]])
+    space = subject.spaces.space(subject.position[group.nodes[0]], subject.position[group.nodes[-1]])
     assert space is not None
     options = (replace(group, parts=parts) for family in part_options(space.segment) for parts in family)
     return choices.pick((group, *filter(space.can_divide, options)))

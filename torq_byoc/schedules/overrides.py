@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from torq_byoc.errors import ScheduleError
-from torq_byoc.schedules.fusion.search import GroupSearch, SegmentSpace
+from torq_byoc.schedules.fusion.segment_spaces import SegmentSpace, SegmentSpaces
 from torq_byoc.schedules.node_model import NodeModel
 from torq_byoc.schedules.record import DecisionRecord, GroupDecision, GroupParts, NodeOverride
 
@@ -45,7 +45,7 @@ def check_nodes(record: DecisionRecord, models: Mapping[str, NodeModel]) -> None
         _check_node(name, override, models[name])
 
 
-def check_groups(groups: Sequence[GroupDecision], position: Mapping[str, int], search: GroupSearch) -> list[int]:
+def check_groups(groups: Sequence[GroupDecision], position: Mapping[str, int], spaces: SegmentSpaces) -> list[int]:
     """Check all group entries of a record; returns the index of the first node of each.
 
     Raises:
@@ -56,16 +56,16 @@ def check_groups(groups: Sequence[GroupDecision], position: Mapping[str, int], s
         if name in seen:
             raise _error(f"node {name!r}", "it is in more than one group")
         seen.add(name)
-    return [check_group(group, position, search) for group in groups]
+    return [check_group(group, position, spaces) for group in groups]
 
 
-def check_group(group: GroupDecision, position: Mapping[str, int], search: GroupSearch) -> int:
+def check_group(group: GroupDecision, position: Mapping[str, int], spaces: SegmentSpaces) -> int:
     """Check a group entry of a record; returns the index of its first node.
 
     Args:
         group: the entry.
         position: scheduled node name -> its index.
-        search: knows which nodes can be fused.
+        spaces: knows which nodes can be fused.
 
     Raises:
         ScheduleError: unknown nodes, nodes that do not follow one another or cannot be fused, or a cut that does not
@@ -78,7 +78,7 @@ def check_group(group: GroupDecision, position: Mapping[str, int], search: Group
     places = [position[name] for name in group.nodes]
     if len(places) < 2 or places != list(range(places[0], places[0] + len(places))):
         raise _error(where, "a group is two or more nodes that follow one another in the graph")
-    space = search.space(places[0], places[-1])
+    space = spaces.space(places[0], places[-1])
     if space is None:
         raise _error(where, "these nodes cannot run band by band: what they pass on is used in other ways as well")
     last = space.segment.last

@@ -20,7 +20,8 @@ from torq_byoc.schedules.decide import FREE, Choice, NodeSpace
 from torq_byoc.schedules.fusion.chain_search import fastest_chain
 from torq_byoc.schedules.fusion.group import FusedGroup, fused_group
 from torq_byoc.schedules.fusion.pricing import GroupChoice
-from torq_byoc.schedules.fusion.search import GroupSearch, PricedSegments, SegmentSpace
+from torq_byoc.schedules.fusion.search import GroupSearch, PricedSegments
+from torq_byoc.schedules.fusion.segment_spaces import SegmentSpace
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.node_tiles import tiles_of
 from torq_byoc.schedules.overflow import overflow_error
@@ -102,18 +103,8 @@ class Scheduler:
         self.nbytes = {storage.name: storage.nbytes for storage in self.storages}
         self.root = {tensor: storage.name for storage in self.storages for tensor in storage.tensors}
         self.forced = forced_residency(self.overrides, self.root) if techniques.residency else {}
-        self.search = GroupSearch(
-            graph,
-            self.nodes,
-            self.models,
-            config,
-            self.weights,
-            effort,
-            self.overrides.nodes,
-            self.forced,
-            techniques,
-            self.priced.groups,
-        )
+        self.spaces = self.priced.segments(graph, self.nodes, config, self.weights, techniques)
+        self.search = GroupSearch(self.spaces, effort, self.overrides.nodes, self.forced)
         self._ungrouped: Plan | None = None
         for index in range(len(self.nodes)):
             if self._alone(index) is None:
@@ -188,7 +179,7 @@ class Scheduler:
         """The groups of the record, with the residency that it leaves open."""
         position = {node.name: index for index, node in enumerate(self.nodes)}
         fixed = {}
-        for group, first in zip(groups, check_groups(groups, position, self.search), strict=True):
+        for group, first in zip(groups, check_groups(groups, position, self.spaces), strict=True):
             fixed[(first, first + len(group.nodes) - 1)] = self.techniques.narrowed_group(group)
         return self._plan(tuple(sorted(fixed)), fixed)
 
@@ -197,7 +188,7 @@ class Scheduler:
     ) -> Plan:
         """The best residency for given groups."""
         units = units_of(len(self.nodes), groups)
-        spaces = {unit: space for unit in groups if (space := self.search.space(*unit)) is not None}
+        spaces = {unit: space for unit in groups if (space := self.spaces.space(*unit)) is not None}
         kept = {name for space in spaces.values() for name in space.segment.kept}
         at = {index: number for number, (first, last) in enumerate(units) for index in range(first, last + 1)}
         candidates = [
@@ -271,7 +262,7 @@ class Scheduler:
 
     def _beside(self, live: Sequence[frozenset[str]], first: int, last: int) -> frozenset[str]:
         """What is resident beside a segment and not kept by it."""
-        space = self.search.space(first, last)
+        space = self.spaces.space(first, last)
         kept = space.segment.kept if space else frozenset()
         return frozenset().union(*live[first : last + 1]) - kept
 
@@ -316,7 +307,7 @@ class Scheduler:
 
     def _group_schedule(self, first: int, choice: GroupChoice) -> tuple[FusedGroup, list[NodeSchedule]]:
         decision = choice.decision
-        space = self.search.space(first, first + len(decision.nodes) - 1)
+        space = self.spaces.space(first, first + len(decision.nodes) - 1)
         assert space is not None
         group = fused_group(space.segment, decision)
         entries = []

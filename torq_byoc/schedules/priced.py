@@ -12,23 +12,20 @@ from torq_byoc.kernels.graph import Node, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.decide import NodeSpace
-from torq_byoc.schedules.fusion.search import PricedGroups
+from torq_byoc.schedules.fusion.segment_spaces import SegmentSpaces
 from torq_byoc.schedules.node_model import NodeModel, shared_models
 from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.record import NodeOverride
+from torq_byoc.schedules.techniques import Techniques
 
 
 @dataclass(eq=False)
 class Priced:
-    """Prices of one graph on one machine, with one record and the same techniques; it grows.
+    """Prices of one graph on one machine, with one record and the same techniques; it grows."""
 
-    Attributes:
-        groups: of segments.
-    """
-
-    groups: PricedGroups = field(default_factory=dict)
     _models: dict[str, NodeModel] = field(default_factory=dict)
     _spaces: dict[Hashable, NodeSpace] = field(default_factory=dict)
+    _segments: SegmentSpaces | None = None
 
     def models(
         self, graph: OpGraph, nodes: Sequence[Node], config: NpuConfig, slices: Mapping[str, int]
@@ -37,6 +34,14 @@ class Priced:
         if not self._models:
             self._models = shared_models(graph, nodes, config, slices)
         return self._models
+
+    def segments(
+        self, graph: OpGraph, nodes: Sequence[Node], config: NpuConfig, weights: CostWeights, techniques: Techniques
+    ) -> SegmentSpaces:
+        """The decisions of all segments; the nodes are those that have ``models``."""
+        if self._segments is None:
+            self._segments = SegmentSpaces(graph, nodes, self._models, config, weights, techniques)
+        return self._segments
 
     def space(
         self, model: NodeModel, residency: Residency, weights: CostWeights, effort: int, fixed: NodeOverride

@@ -49,7 +49,7 @@ def grouped() -> DecisionRecord:
 def space_around(workload: Workload, measured: Measured) -> Space:
     """The space whose base is a measured schedule."""
     options, record = workload.options, measured.record
-    subject = Subject(workload.graph, options.config, options.effort, record.slices)
+    subject = Subject(workload.graph, options.config, record.slices)
     return Space(subject, record, measured.estimates)
 
 

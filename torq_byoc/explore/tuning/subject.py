@@ -10,7 +10,7 @@ from torq_byoc.kernels.graph import ALIAS_OPS, OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.schedules.cost_model import CostWeights
 from torq_byoc.schedules.fusion.pricing import GroupChoice
-from torq_byoc.schedules.fusion.search import GroupSearch
+from torq_byoc.schedules.fusion.segment_spaces import SegmentSpaces
 from torq_byoc.schedules.node_model import shared_models
 from torq_byoc.schedules.residency import Storage, storages
 from torq_byoc.schedules.signature import signature
@@ -25,13 +25,10 @@ class Subject:
     Args:
         graph: the graph.
         config: the machine.
-        effort: of the compilations.
         slices: how many a node may use, by name; all of them where it is not named.
     """
 
-    def __init__(
-        self, graph: OpGraph, config: NpuConfig, effort: int, slices: Mapping[str, int] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, graph: OpGraph, config: NpuConfig, slices: Mapping[str, int] = MappingProxyType({})) -> None:
         self.graph, self.config, self.slices = graph, config, slices
         self.nodes = [node for node in graph.nodes if node.op not in ALIAS_OPS]
         self.position = {node.name: index for index, node in enumerate(self.nodes)}
@@ -39,7 +36,7 @@ class Subject:
         self.signatures: list[Hashable] = [
             (signature(graph, node), self.models[node.name].config.slices) for node in self.nodes
         ]
-        self.search = GroupSearch(graph, self.nodes, self.models, config, CostWeights(), effort)
+        self.spaces = SegmentSpaces(graph, self.nodes, self.models, config, CostWeights())
 
     @cached_property
     def storages(self) -> tuple[Storage, ...]:
@@ -52,7 +49,7 @@ class Subject:
         count = len(self.nodes)
         return tuple(
             any(
-                self.search.space(first, last) is not None
+                self.spaces.space(first, last) is not None
                 for first in range(max(0, index - REACH), index + 1)
                 for last in range(index + 1, min(count, index + 2 + REACH))
             )
@@ -70,7 +67,7 @@ class Subject:
             end = first
             while joined.get(end, False):
                 end += 1
-            last = next((last for last in range(end, first, -1) if self.search.space(first, last)), first)
+            last = next((last for last in range(end, first, -1) if self.spaces.space(first, last)), first)
             if last > first:
                 runs.append((first, last))
             first = last + 1
@@ -83,7 +80,7 @@ class Subject:
             first, last: its ends.
             resident: storage name -> whether it lies in LRAM.
         """
-        space = self.search.space(first, last)
+        space = self.spaces.space(first, last)
         if space is None:
             return None
         beside = [

@@ -98,7 +98,7 @@ def tune(
             break
         slices = search.best.record.slices
         if subject is None or subject.slices != slices:
-            subject = Subject(workload.graph, workload.options.config, workload.options.effort, slices)
+            subject = Subject(workload.graph, workload.options.config, slices)
         space = Space(subject, search.best.record, search.best.estimates)
         if not space.knobs or not _round(workload, search, space, strategy, budget, seed + number, report):
             break
