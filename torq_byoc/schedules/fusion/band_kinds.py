@@ -26,10 +26,6 @@ class BandKind(msgspec.Struct, frozen=True, eq=False):
     held: Mapping[str, Region]
     steps: tuple[tuple[int, Region], ...]
 
-    def first_box(self, position: int) -> Region:
-        """What a node computes in the first of its steps."""
-        return next(box for node, box in self.steps if node == position)
-
 
 class ConstantLoad(NamedTuple):
     """What a step of a band needs of a packed constant, unless the node's step before had the same.

@@ -85,9 +85,15 @@ class Division:
             one.staying + depth * (one.flowing + one.landing) + buffers * one.part + one.between
             for one in self.traffic(resident)
         )
-        operands = len(self.segment.sources.intersection(self.kinds[0].held)) + len(self._constant_loads)
-        return most + word * (operands + len(self.segment.nodes))
+        return most + word * self._buffers
 
+    @cached_property
+    def _buffers(self) -> int:
+        """Operands from outside and results: each may end within an LRAM word."""
+        operands = len(self.segment.sources.intersection(self.kinds[0].held)) + len(self._constant_loads)
+        return operands + len(self.segment.nodes)
+
+    @cached_property
     def largest_constants(self) -> int:
         """Bytes of the constants of the node of the first band that has most."""
         nbytes = Counter[int]()
@@ -167,40 +173,47 @@ class Division:
         """One entry for every kind of band."""
         found = self._traffic.get(resident)
         if found is None:
-            found = self._traffic[resident] = tuple(
-                self._traffic_of(kind.times, nbytes, constants, resident)
-                for kind, nbytes, constants in zip(self.kinds, self._nbytes, self._constants, strict=True)
-            )
+            found = tuple(self._traffic_of(number, resident) for number in range(len(self.kinds)))
+            self._traffic[resident] = found
         return found
 
-    def _traffic_of(
-        self, times: int, nbytes: Mapping[str, int], constants: Sequence[ConstantLoad], resident: frozenset[str]
-    ) -> BandTraffic:
-        segment, parted = self.segment, self._parted
-        loaded = {1: 0, self.runs: 0, self.count: 0}
-        parts: dict[tuple[int, int], list[int]] = {}
-        for loads, load in zip(self._constant_loads, constants, strict=True):
-            if parted and load.constant in parted:
-                parts.setdefault(load.constant, []).append(load.part.nbytes)
-            else:
-                loaded[loads] += load.part.nbytes
+    def _traffic_of(self, number: int, resident: frozenset[str]) -> BandTraffic:
+        segment, nbytes = self.segment, self._nbytes[number]
+        constants, parted, part = self._constant_bytes[number]
+        loaded = dict(constants)
         sources = [name for name in segment.sources - resident if name in nbytes]
         for name in sources:
             loaded[self._source_loads[name]] += nbytes[name]
         flowing = loaded[self.count] if self.count > 1 else 0
         stored = {name: nbytes.get(name, 0) for name in segment.outputs - resident}
         return BandTraffic(
-            times,
+            self.kinds[number].times,
             staying=sum(loaded.values()) - flowing,
             flowing=flowing,
-            parted=sum(map(sum, parts.values())),
-            part=sum(map(max, parts.values())),
+            parted=parted,
+            part=part,
             turning=loaded[self.runs] if self.runs < self.count else 0,
             data=sum(nbytes[name] for name in sources),
             stored=sum(stored.values()),
             landing=sum(size for name, size in stored.items() if name not in segment.internal),
             between=self._between(nbytes, resident),
         )
+
+    @cached_property
+    def _constant_bytes(self) -> list[tuple[dict[int, int], int, int]]:
+        """For every kind of band the bytes of packed constants by how many bands load them; of those that come part by
+        part all bytes, and those of the largest part of each."""
+        found = []
+        for constants in self._constants:
+            loaded = {1: 0, self.runs: 0, self.count: 0}
+            parts: dict[tuple[int, int], list[int]] = {}
+            for loads, load in zip(self._constant_loads, constants, strict=True):
+                if load.constant in self._parted:
+                    parts.setdefault(load.constant, []).append(load.part.nbytes)
+                else:
+                    loaded[loads] += load.part.nbytes
+            found.append((loaded, sum(map(sum, parts.values())), sum(map(max, parts.values()))))
+        return found
 
     def _between(self, nbytes: Mapping[str, int], resident: frozenset[str]) -> int:
         """The most that is passed on between nodes at once; what parts make together is there from their first on."""

@@ -123,7 +123,7 @@ class PricedDivision:
             self,
             resident,
             constants,
-            division.largest_constants() / rate,
+            division.largest_constants / rate,
             division.first_share(resident),
             crowding,
         )
@@ -164,8 +164,8 @@ class PricedDivision:
     @cached_property
     def split_axes(self) -> tuple[int | None, ...]:
         """For every node the axis that divides it best between the slices, judged by the middle band."""
-        middle = self.division.middle
-        return tuple(self._split_axis(index, middle.first_box(index)) for index in range(len(self.segment.nodes)))
+        first = dict(reversed(self.division.middle.steps))
+        return tuple(self._split_axis(index, first[index]) for index in range(len(self.segment.nodes)))
 
     def _split_axis(self, index: int, output: Region) -> int | None:
         """The most even axis; None where loading the further slices' programs takes longer than they save."""

@@ -46,8 +46,8 @@ class SegmentSpace:
         return self.shared.can_divide(decision)
 
     def _renamed(self, choice: GroupChoice | None) -> GroupChoice | None:
-        if choice is None:
-            return None
+        if choice is None or self.segment is self.shared.segment:
+            return choice
         names = tuple(node.name for node in self.segment.nodes)
         return replace(choice, decision=replace(choice.decision, nodes=names))
 
