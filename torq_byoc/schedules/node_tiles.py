@@ -103,22 +103,23 @@ def _box_inputs(model: NodeModel, output: Region) -> tuple[Region, ...]:
     loads = _loads(model, decision)
     if loads is None:
         return needed
-    inputs = []
+    inputs, tiles = [], _end_tiles(output, unit)
     for position, region in zip(model.inputs, needed, strict=True):
-        ends = (_read(loads, position, tile, decision, region) for tile in _end_tiles(output, unit))
+        ends = (_read(loads, position, tile, decision, region) for tile in tiles)
         read = settle(model.graph, model.node, position, functools.reduce(hull, ends))
         inputs.append(hull(region, read))
     return tuple(inputs)
 
 
-def _end_tiles(output: Region, unit: tuple[int, ...]) -> tuple[Region, Region]:
-    """The first and the last of the small tiles that make a box."""
-    first, last = [], []
-    for start, extent, size in zip(output.start, output.extent, unit, strict=True):
-        end = start + (extent - 1) // size * size
-        first.append((start, min(size, extent)))
-        last.append((end, start + extent - end))
-    return tuple(Region(tuple(s for s, _ in box), tuple(e for _, e in box)) for box in (first, last))  # type: ignore[return-value]
+def _end_tiles(output: Region, unit: tuple[int, ...]) -> tuple[Region, ...]:
+    """The first and the last of the small tiles that make a box; one where that is all of it."""
+    axes = list(zip(output.start, output.extent, unit, strict=True))
+    first = Region(output.start, tuple([min(size, extent) for _, extent, size in axes]))
+    if first == output:
+        return (first,)
+    starts = tuple([start + (extent - 1) // size * size for start, extent, size in axes])
+    ends = zip(axes, starts, strict=True)
+    return first, Region(starts, tuple([start + extent - last for (start, extent, _), last in ends]))
 
 
 def _loads(model: NodeModel, decision: NodeDecision) -> Mapping[str, Transfer] | None:
