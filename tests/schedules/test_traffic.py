@@ -59,6 +59,24 @@ def test_closed_form_equals_the_walk_over_all_tiles(case: Case) -> None:
         assert sum(int(stream.loads[0]) for stream in streams) == loads
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.shape], ids=lambda case: case.name)
+def test_closed_form_of_the_smallest_tiles_equals_the_walk(case: Case) -> None:
+    """Of many tiles in a row the kernel is asked about a few where what they read moves on evenly."""
+    graph = case.graph()
+    model = NodeModel(graph, graph.nodes[0], NpuConfig())
+    rank = len(case.shape)
+    for axis, step in enumerate(model.steps):
+        if not step:
+            continue
+        tile = (*case.shape[:axis], min(step, case.shape[axis]), *case.shape[axis + 1 :])
+        nbytes, loads = walked(model, NodeDecision(tile, tuple(range(rank)), None, 2))
+        table = TilingTable(NodeModel(graph, graph.nodes[0], NpuConfig()), [tile])
+        inputs = [i for i, stream in enumerate(model.streams) if stream.position is not None]
+        streams = [table.stream(i, tuple(range(rank))) for i in inputs]
+        assert sum(float(stream.nbytes[0]) for stream in streams) == pytest.approx(nbytes)
+        assert sum(int(stream.loads[0]) for stream in streams) == loads
+
+
 def test_loop_order_decides_what_is_stationary() -> None:
     graph = residual(size=16, channels=8, blocks=1)
     model = NodeModel(graph, next(node for node in graph.nodes if node.name == "b0_a"), NpuConfig())

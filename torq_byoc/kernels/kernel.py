@@ -135,7 +135,8 @@ class Kernel(ABC):
             bytes and cycles wherever the regions lie: no border of the tensors has tasks of its own.
         moves: tasks of equally large regions of a node, whose dense operands are laid out alike, differ in the base
             addresses of their descriptors alone, each as far from the first element that the region needs of its
-            operand; where the kernel does not ``translate``, as long as the tensors keep their distances.
+            operand; where the kernel does not ``translate``, as long as the tensors keep their distances.  What regions
+            in a row along an axis read moves on by equal steps as well, but for what a shorter last one reads.
     """
 
     op: str

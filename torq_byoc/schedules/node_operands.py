@@ -102,6 +102,12 @@ class _Boxes:
         ascends = np.all(self.start[1:] >= self.start[:-1]) and np.all(self.end[1:] >= self.end[:-1])
         return bool(ascends and np.all(self.end > self.start))
 
+    def carried_on(self, count: int) -> _Boxes:
+        """So many boxes that go on as the first two do, up to the last one."""
+        steps = np.arange(count - 1)[:, None]
+        start, end = (ends[0] + steps * (ends[1] - ends[0]) for ends in (self.start, self.end))
+        return _Boxes(np.concatenate([start, self.start[-1:]]), np.concatenate([end, self.end[-1:]]))
+
     def joined(self, count: int) -> _Boxes:
         """The boxes around so many of them each, fewer in the last one."""
         lasts = np.minimum(np.arange(count - 1, len(self.end) + count - 1, count), len(self.end) - 1)
@@ -248,11 +254,18 @@ class NodeOperands:
         known = self._boxes.setdefault((index, axis), {})
         finer = max((size for size in known if tile % size == 0 and known[size].ascend), default=None)
         if finer is None:
-            starts = range(0, self.shape[axis], tile)
-            known[tile] = _Boxes.of([self._read_along(index, axis, tile, start) for start in starts])
+            known[tile] = self._boxes_read(index, axis, tile)
         elif finer < tile:
             known[tile] = known[finer].joined(tile // finer)
         return known[tile]
+
+    def _boxes_read(self, index: int, axis: int, tile: int) -> _Boxes:
+        """What the kernel says of those tiles; of a kernel whose reads move with its tiles the first two and the last
+        one tell about all."""
+        starts = range(0, self.shape[axis], tile)
+        asked = (*starts[:2], starts[-1]) if self.kernel.moves and len(starts) > 3 else starts
+        boxes = _Boxes.of([self._read_along(index, axis, tile, start) for start in asked])
+        return boxes if len(asked) == len(starts) else boxes.carried_on(len(starts))
 
     def _read_along(self, index: int, axis: int, tile: int, start: int) -> Region:
         """What the kernel says of one of those tiles."""
