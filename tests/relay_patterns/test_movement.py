@@ -59,6 +59,28 @@ def test_float_movement_behind_a_layer_is_done_on_codes(name):
     assert "sum2" in ops(graph) and all(not t.dtype.is_float for t in graph.tensors.values())
 
 
+NOTHING = {
+    "slice": lambda m, x: m.op(
+        "Slice", x, *(m.const(int64(*v)) for v in ((0, 0, -9), (4, 99, 9), (1, 2, 3), (1, 1, 1)))
+    ),
+    "transpose": lambda m, x: m.op("Transpose", x, perm=[1, 2, 3, 0]),
+    "pad": lambda m, x: m.op("Pad", x, m.const(int64(*(0,) * 8)), m.const(np.float32(0.0))),
+    "expand": lambda m, x: m.op("Expand", x, m.const(int64(1, 1, 6, 8))),
+    "tile": lambda m, x: m.op("Tile", x, m.const(int64(1, 1, 1, 1))),
+    "resize": lambda m, x: m.op("Resize", x, "", m.const(np.ones(4, np.float32)), mode="nearest"),
+    "concat": lambda m, x: m.op("Concat", x, axis=2),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_movement_that_moves_nothing_is_another_name(name):
+    m = Model()
+    x = m.requantized(m.op("Relu", m.qinput((1, 4, 6, 8), 0.02, -9)), 0.02, -9)
+    y = m.op("Add", NOTHING[name](m, x), m.const(np.float32(1.5)))
+    m.output(m.quantize(y, 0.03, 0), "int8")
+    assert set(ops(check_quantized(m.proto()))) <= {"act", "reshape", "sum2"}
+
+
 def test_movement_of_codes():
     m = Model()
     codes = m.op("Transpose", m.input((1, 5, 6, 3), "int8"), perm=[0, 3, 1, 2])

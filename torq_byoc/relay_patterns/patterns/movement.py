@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -85,6 +86,14 @@ def _nearest(call: Call, old: int, new: int) -> np.ndarray:
     return np.floor(position + 0.5) if rounding == "round_prefer_ceil" else np.ceil(position - 0.5)
 
 
+def _moves_nothing(call: Call, before: tuple[int, ...]) -> bool:
+    """Whether every element stays where it lies: a slice of everything, no padding, axes of one element exchanged."""
+    if op_name(call) == "relax.permute_dims":
+        moved = [axis for axis in permutation(call, len(before)) if before[axis] > 1]
+        return moved == sorted(moved)
+    return math.prod(before) == math.prod(static_shape(call))
+
+
 def _lower_slice(low: Lowering, call: Call, data: list[str]) -> str:
     shape = low.builder.info(data[0]).shape
     begin, step = [0] * len(shape), [1] * len(shape)
@@ -135,7 +144,7 @@ def lower(low: Lowering) -> str:
     call = low.view.root
     name = op_name(call).removeprefix("relax.")
     data, shape = [low.tensor(source) for source in _sources(call)], static_shape(call)
-    if name in _VIEWS:
+    if name in _VIEWS or (len(data) == 1 and _moves_nothing(call, low.builder.info(data[0]).shape)):
         return low.emit("reshape", data, shape)
     if name == "permute_dims":
         return low.emit("transpose", data, shape, attrs={"perm": tuple(permutation(call, len(shape)))})
