@@ -203,13 +203,19 @@ def _exactly(
     counts = tile_counts(model.shape, decision.tile)
     portions = steps // math.prod(counts)
     first, first_in, in_bytes = math.prod(decision.tile), float(moved.first_in[0]), float(moved.in_bytes[0])
-    element = (in_bytes - first_in) / (portions * math.prod(model.shape) - first) if steps > 1 else 0.0
+    refills, turn, run = int(moved.refills[0]), 0.0, _loops_of_a_run(counts, decision.order, moved)
+    if run:
+        turn = float(moved.refilled[0]) / refills
+    rest = in_bytes - first_in - turn * refills
+    element = rest / (portions * math.prod(model.shape) - first) if steps > 1 else 0.0
     fixed = float(_extra(moved, model.config, weights)[0])
     loads = StepLoads(
-        ahead=max(0.0, first_in - element * first) / rate,
+        ahead=max(0.0, first_in - turn - element * first) / rate,
         element=element / rate,
         step=(code + fixed) / steps / rate,
         program_byte=1 / rate,
+        turn=turn / rate,
+        run=run,
     )
     waits = Waits()
     if depth is Depth.MOVING:
@@ -217,6 +223,20 @@ def _exactly(
     store = model.element / rate if moved.stores[0] else 0.0
     flow = tile_flow(model.shape, decision, work, loads, waits, store, portions)
     return Flow.step(flow.loads, flow.work, flow.stores) if depth is Depth.NONE else flow
+
+
+def _loops_of_a_run(counts: Sequence[int], order: Sequence[int], moved: Traffic) -> int:
+    """How many of the innermost loops an operand stays for that changes after them; 0 where there is none, or where
+    several stay for more and for less."""
+    left = int(moved.refills[0]) + 1
+    if left == 1:
+        return 0
+    for outer, axis in enumerate(order):
+        if counts[axis] > 1:
+            left = left // counts[axis] if left % counts[axis] == 0 else 0
+        if left == 1:
+            return len(order) - 1 - outer
+    return 0
 
 
 def loaded_early(constants: Any, demand: Any, config: NpuConfig) -> Any:

@@ -20,12 +20,16 @@ class StepLoads(msgspec.Struct, frozen=True, gc=False):
         element: a share for every element of a step's output.
         step: what every step loads, whatever its size: its sequencer code.
         program_byte: a byte of slice programs.
+        turn: what an operand that stays for a run of the innermost loops loads before each such run.
+        run: how many of the innermost loops that are.
     """
 
     ahead: float
     element: float
     step: float
     program_byte: float
+    turn: float = 0.0
+    run: int = 0
 
 
 class Waits(msgspec.Struct, frozen=True, gc=False):
@@ -73,9 +77,10 @@ def tile_flow(
         return Flow.step(load, one + waits.cycles, 0.0).times(portions - 1).then(last)
 
     def nest(axes: Sequence[int], extent: tuple[int, ...]) -> Flow:
-        if not axes:
-            return leaf(extent)
-        axis, inner = axes[0], axes[1:]
+        flow = loop(axes[0], axes[1:], extent) if axes else leaf(extent)
+        return Flow.step(loads.turn, 0.0, 0.0).then(flow) if loads.turn and len(axes) == loads.run else flow
+
+    def loop(axis: int, inner: Sequence[int], extent: tuple[int, ...]) -> Flow:
         full, rest = divmod(shape[axis], extent[axis])
         flow = nest(inner, extent).times(full)
         return flow.then(nest(inner, (*extent[:axis], rest, *extent[axis + 1 :]))) if rest else flow
