@@ -34,6 +34,10 @@ class SliceCost(msgspec.Struct, frozen=True, gc=False):
     program_peak: int
 
 
+NOTHING_TO_DO = SliceCost(0, 0, 0, 0, 0)
+"""The cost of a tile that no slice has to compute."""
+
+
 @dataclass
 class _KnownCosts:
     """Slice costs of one signature on one machine; ``planar`` once a task walked a plane that has borders."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from torq_byoc.kernels.kernel import Region
@@ -40,6 +40,7 @@ class Division:
         self.runs = cut.runs(segment.last.shape, segment.last.steps)
         self._ends = ends
         self._traffic: dict[frozenset[str], tuple[BandTraffic, ...]] = {}
+        self._in_place: dict[frozenset[str], frozenset[int]] = {}
 
     @classmethod
     def of(cls, segment: Segment, cut: BandCut) -> Division | None:
@@ -199,6 +200,20 @@ class Division:
             between=self._between(nbytes, resident),
         )
 
+    def in_place(self, resident: frozenset[str]) -> frozenset[int]:
+        """Nodes that have nothing to do, since what they put together is made in its place: but for what lies in LRAM
+        as a whole, in which a band has other strides."""
+        if not self.segment.joining:
+            return frozenset()
+        if resident not in self._in_place:
+            self._in_place[resident] = frozenset(
+                position
+                for position in self.segment.joining
+                if self.count == 1
+                or resident.isdisjoint({self.segment.nodes[position].output, *self.segment.names[position]})
+            )
+        return self._in_place[resident]
+
     @cached_property
     def _constant_bytes(self) -> list[tuple[dict[int, int], int, int]]:
         """For every kind of band the bytes of packed constants by how many bands load them; of those that come part by
@@ -218,12 +233,28 @@ class Division:
     def _between(self, nbytes: Mapping[str, int], resident: frozenset[str]) -> int:
         """The most that is passed on between nodes at once; what parts make together is there from their first on."""
         change, parts = [0] * (len(self.segment.nodes) + 1), self.cut.parts
-        for maker, last, name in self.segment.passages:
+        for maker, last, name in self._passages(resident):
             if name not in resident:
                 first = parts.first if parts is not None and maker == parts.last else maker
                 change[first] += nbytes.get(name, 0)
                 change[last + 1] -= nbytes.get(name, 0)
         return max(itertools.accumulate(change))
+
+    def _passages(self, resident: frozenset[str]) -> Iterable[tuple[int, int, str]]:
+        """Maker, last reader and name of what is passed on; what is made in its place goes by the name of the whole,
+        which is there from its first part on."""
+        passages, in_place = self.segment.passages, self.in_place(resident)
+        if not in_place:
+            return passages
+        whole = {name: self.segment.nodes[at].output for at in in_place for name in self.segment.names[at]}
+        found: dict[str, tuple[int, int]] = {}
+        for maker, last, part in passages:
+            name = part
+            while name in whole:
+                name = whole[name]
+            first, end = found.get(name, (maker, last))
+            found[name] = (min(first, maker), max(end, last))
+        return [(first, end, name) for name, (first, end) in found.items()]
 
     @cached_property
     def _nbytes(self) -> tuple[dict[str, int], ...]:

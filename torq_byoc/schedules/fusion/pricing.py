@@ -17,7 +17,7 @@ from torq_byoc.schedules.flow import Flow
 from torq_byoc.schedules.fusion.band_flow import BandSteps, GroupFlow, NodeStep
 from torq_byoc.schedules.fusion.division import Division
 from torq_byoc.schedules.record import GroupDecision
-from torq_byoc.schedules.slice_costs import SliceCost
+from torq_byoc.schedules.slice_costs import NOTHING_TO_DO, SliceCost
 
 FULL_WITH_PARTS = 0.85
 COST_WITH_PARTS = 1.2
@@ -79,7 +79,7 @@ class PricedDivision:
 
     def __init__(self, division: Division, config: NpuConfig, weights: CostWeights) -> None:
         self.division, self.segment, self.config, self.weights = division, division.segment, config, weights
-        self._work: dict[tuple[int | None, ...], _Work] = {}
+        self._work: dict[tuple[tuple[int | None, ...], frozenset[int]], _Work] = {}
         self._flows: dict[tuple[int, frozenset[str], tuple[int | None, ...]], Flow] = {}
 
     def choice(
@@ -87,9 +87,7 @@ class PricedDivision:
     ) -> GroupChoice:
         """Price this division with a buffering depth."""
         axes = split_axes or self.split_axes
-        if axes not in self._work:
-            self._work[axes] = self._slices(axes)
-        work, division, traffic = self._work[axes], self.division, self.division.traffic(resident)
+        work, division, traffic = self._slices(axes, resident), self.division, self.division.traffic(resident)
         fixed = max(one.staying for one in traffic)
         again = (division.runs - 1) * max(one.turning for one in traffic)
         loaded = again + sum((one.flowing + one.parted) * one.times for one in traffic)
@@ -134,7 +132,7 @@ class PricedDivision:
 
     def alone(self, buffers: int, resident: frozenset[str], axes: tuple[int | None, ...]) -> float:
         """Cycles of a decision when it has the LRAM to itself."""
-        work, room = self._work[axes], self.config.lram_usable
+        work, room = self._slices(axes, resident), self.config.lram_usable
         overlapping = buffers == 2 or self.demand(2, resident) + programs_demand(work.program_peak, self.config) <= room
         return self._group(work, resident, overlapping=overlapping).alone()
 
@@ -142,7 +140,7 @@ class PricedDivision:
         """The pipeline of a decision among its neighbours."""
         key = (buffers, resident, axes)
         if key not in self._flows:
-            self._flows[key] = self._group(self._work[axes], resident, overlapping=buffers == 2).chained()
+            self._flows[key] = self._group(self._slices(axes, resident), resident, overlapping=buffers == 2).chained()
         return self._flows[key]
 
     def _group(self, work: _Work, resident: frozenset[str], *, overlapping: bool) -> GroupFlow:
@@ -152,14 +150,17 @@ class PricedDivision:
         """The bands of a run, step by step."""
         division = self.division
         return tuple(
-            BandSteps(kind.times // division.runs, tuple(map(NodeStep, costs, loads, self._reloads)))
+            BandSteps(kind.times // division.runs, tuple(map(NodeStep, costs, loads, self._reloads(resident))))
             for kind, costs, loads in zip(division.kinds, work.costs, division.node_loads(resident), strict=True)
         )
 
-    @cached_property
-    def _reloads(self) -> list[bool]:
+    def _reloads(self, resident: frozenset[str]) -> list[bool]:
         """For every step of a band whether each band loads its program anew."""
-        return [self._program_loads(position, 2) == 2 for position, _ in self.division.middle.steps]
+        in_place = self.division.in_place(resident)
+        return [
+            position not in in_place and self._program_loads(position, 2) == 2
+            for position, _ in self.division.middle.steps
+        ]
 
     @cached_property
     def split_axes(self) -> tuple[int | None, ...]:
@@ -186,12 +187,22 @@ class PricedDivision:
         """
         return bands if index in self.division.reloaded or self.segment.fed[index] else 1
 
-    def _slices(self, axes: tuple[int | None, ...]) -> _Work:
+    def _slices(self, axes: tuple[int | None, ...], resident: frozenset[str]) -> _Work:
+        """What the bands ask of the slices with these split axes, beside what is resident."""
+        key = (axes, self.division.in_place(resident))
+        if key not in self._work:
+            self._work[key] = self._summed(*key)
+        return self._work[key]
+
+    def _summed(self, axes: tuple[int | None, ...], in_place: frozenset[int]) -> _Work:
         cycles = programs = nbytes = peak = jobs = tiles = 0
         found = []
         for kind in self.division.kinds:
             costs = []
             for index, box in kind.steps:
+                if index in in_place:
+                    costs.append(NOTHING_TO_DO)
+                    continue
                 model = self.segment.models[index]
                 cost, loads = model.tile_cost(box, axes[index], model.streamed), self._program_loads(index, kind.times)
                 cycles += kind.times * cost.cycles

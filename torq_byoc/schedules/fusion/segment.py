@@ -101,6 +101,27 @@ class Segment:
         )
 
     @cached_property
+    def joining(self) -> tuple[int, ...]:
+        """Nodes that only put together what others of the segment make, one part after the other: each of them can be
+        made in its place."""
+        return tuple(filter(self._only_joins, range(len(self.nodes))))
+
+    def _only_joins(self, position: int) -> bool:
+        model, names = self.models[position], self.names[position]
+        offsets = model.kernel.copied(model.graph, model.node).values()
+        if len(offsets) < len(names) or sum(math.prod(self.shapes[name]) for name in names) != math.prod(model.shape):
+            return False
+        outermost = next((axis for axis, extent in enumerate(model.shape) if extent > 1), 0)
+        if any(distance for offset in offsets for axis, distance in enumerate(offset) if axis != outermost):
+            return False  # the parts do not lie dense in the whole
+        tensors = (self.nodes[position].output, *names)
+        return (
+            self.internal.issuperset(names)
+            and len(set(tensors)) == len(tensors)
+            and not self.phases.keys() & {*tensors}
+        )
+
+    @cached_property
     def units(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For every node the axes, and the multiples, at which alone its output may be cut into bands: where the node
         may be, and at whole stride phases.  Axes that may be cut anywhere are left out."""
