@@ -20,7 +20,7 @@ from torq_byoc.schedules.techniques import Techniques
 from torq_byoc.schedules.tensor_expressions import defined_ops
 from torq_byoc.schedules.unit_plan import Plan, Settled
 
-BUDGETS: tuple[float, ...] = (1.0, 0.9, 0.8, 0.65, 0.5)
+BUDGETS: tuple[float, ...] = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5)
 """Shares of the LRAM that a schedule may plan with, tried until its tiles can be laid out."""
 WASTEFUL_BUDGETS: tuple[float, ...] = (0.35, 0.25)
 """More shares, for programs without the passes that save the LRAM what the schedule counts on."""
