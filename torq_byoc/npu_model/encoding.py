@@ -28,6 +28,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Integral
 
+from msgspec.structs import replace
+
 from torq_byoc.npu_model.encoding_ndl import MEMORY_AGENTS, decode_ndls, encode_ndls, ndl_bases, ndls_bytes, put_base
 from torq_byoc.npu_model.encoding_nss import decode_nss, encode_nss, nss_bytes, start_bytes, task_bytes
 from torq_byoc.npu_model.fields import Layout, Reader, bits, does_not_fit, malformed, pack
@@ -159,7 +161,7 @@ def decode_slice_program(data: bytes) -> tuple[SliceTask, ...]:
         if not _HEADER.size <= size <= len(data) - offset:
             raise malformed(_KIND, offset, f"task of {size} bytes with {len(data) - offset} left")
         try:
-            tasks.append(_decode_task(data[offset : offset + size]))
+            tasks.append(_decode_placed(data[offset : offset + size]))
         except (ValueError, IndexError) as error:
             raise malformed(_KIND, offset, str(error)) from error
         offset += size
@@ -243,6 +245,26 @@ def _encode_table(table: tuple[tuple[int, int], ...]) -> bytes:
     return pack(_TABLE, "look-up table", *(number for entry in table for number in entry))
 
 
+def _decode_placed(data: bytes) -> SliceTask:
+    """A task of which others may differ in nothing but the bases of their operands: that is decoded once for all.
+
+    Where descriptors are malformed no base may be found, or bytes behind the first mistake be taken for one: either way
+    decoding comes to that mistake.
+    """
+    try:
+        fields = base_fields(data)
+    except (struct.error, IndexError):
+        return _decode_task(data)
+    image = bytearray(data)
+    for offset, _ in fields:
+        put_base(image, offset, 0)
+    task = _decode_task(bytes(image))
+    bases = iter(fields)
+    ndls = [replace(ndl, base=next(bases)[1]) if ndl.agent in MEMORY_AGENTS else ndl for ndl in task.ndls]
+    return replace(task, ndls=tuple(ndls))
+
+
+@lru_cache(maxsize=1024)
 def _decode_task(data: bytes) -> SliceTask:
     reader = Reader(data, _KIND)
     _, mark, flags, vector, weights, loop_count, ndl_count = reader.take(_HEADER)

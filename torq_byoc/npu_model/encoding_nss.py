@@ -12,7 +12,8 @@ wait      engine 4 bits | slice 4 bits as u8
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 from torq_byoc.npu_model.fields import Reader, bits, does_not_fit, pack
 from torq_byoc.npu_model.isa import (
@@ -33,7 +34,6 @@ _BLOCK = struct.Struct("<BBH")
 _TASK = struct.Struct("<BB")
 _DMA_START, _SLICE_START = struct.Struct("<BBIII"), struct.Struct("<BBII")
 _DIM = struct.Struct("<Ii")
-_WAIT = struct.Struct("<B")
 
 _ENGINES = (Engine.DMA_IN, Engine.DMA_OUT, Engine.SLICE, Engine.CSS)
 _CODE = {engine: code for code, engine in enumerate(_ENGINES)}
@@ -52,7 +52,7 @@ def encode_nss(tasks: Sequence[NssTask]) -> bytes:
     for task in tasks:
         parts.append(pack(_TASK, "sequencer task", len(task.starts), len(task.waits)))
         parts += [encode_start(start) for start in task.starts]
-        parts += [_encode_wait(wait) for wait in task.waits]
+        parts.append(_encode_waits(task.waits))
     return b"".join(parts)
 
 
@@ -65,7 +65,7 @@ def nss_bytes(tasks: Sequence[NssTask]) -> int:
 
 def task_bytes(waits: int) -> int:
     """Size of an encoded task with so many waits in bytes, without its starts."""
-    return _TASK.size + _WAIT.size * waits
+    return _TASK.size + waits
 
 
 def start_bytes(start: Start) -> int:
@@ -89,7 +89,7 @@ def decode_nss(data: bytes) -> tuple[NssTask, ...]:
     for _ in range(count):
         starts, waits = reader.take(_TASK)
         started = tuple([_decode_start(reader) for _ in range(starts)])
-        tasks.append(NssTask(started, tuple(_decode_waits(reader, waits))))
+        tasks.append(NssTask(started, _decode_waits(reader, waits)))
     if reader.remaining:
         raise reader.malformed(f"{reader.remaining} bytes after the last task")
     return tuple(tasks)
@@ -111,8 +111,10 @@ def encode_start(start: Start) -> bytes:
     return head + b"".join([pack(_DIM, "transfer dim", *dim) for dim in dims])
 
 
-def _encode_wait(wait: WaitFor) -> bytes:
-    return pack(_WAIT, "wait", _CODE[wait.engine] | bits("slice to wait for", wait.slice_index, 4) << 4)
+@lru_cache(maxsize=256)
+def _encode_waits(waits: tuple[WaitFor, ...]) -> bytes:
+    """The bytes of the waits of a task: engines are few."""
+    return bytes([_CODE[wait.engine] | bits("slice to wait for", wait.slice_index, 4) << 4 for wait in waits])
 
 
 def _decode_start(reader: Reader) -> Start:
@@ -127,9 +129,9 @@ def _decode_start(reader: Reader) -> Start:
     return StartDma(_ENGINES[code], DmaDescriptor(lram, xram, run, dims))
 
 
-def _decode_waits(reader: Reader, count: int) -> Iterator[WaitFor]:
-    for code in reader.raw(count):
-        wait = _WAITS[code]
-        if wait is None:
-            raise reader.malformed(f"wait code {code & 15}")
-        yield wait
+def _decode_waits(reader: Reader, count: int) -> tuple[WaitFor, ...]:
+    codes = reader.raw(count)
+    waits = [wait for wait in map(_WAITS.__getitem__, codes) if wait is not None]
+    if len(waits) < count:
+        raise reader.malformed(f"wait code {next(code & 15 for code in codes if _WAITS[code] is None)}")
+    return tuple(waits)

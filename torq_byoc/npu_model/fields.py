@@ -78,21 +78,22 @@ class Reader:
     """Takes field groups off the front of a byte string."""
 
     def __init__(self, data: bytes, kind: str) -> None:
-        self._data = data
+        self._data, self._size = data, len(data)
         self._kind = kind
         self.offset = 0
 
     @property
     def remaining(self) -> int:
         """Bytes not yet taken."""
-        return len(self._data) - self.offset
+        return self._size - self.offset
 
     def take(self, layout: Fields) -> tuple[Any, ...]:
         """The fields of the next group."""
         start = self.offset
-        if layout.size > len(self._data) - start:
+        end = start + layout.size
+        if end > self._size:
             raise self.malformed(f"needs {layout.size} more bytes, has {self.remaining}")
-        self.offset += layout.size
+        self.offset = end
         return layout.unpack_from(self._data, start)
 
     def peek(self) -> int:
@@ -101,7 +102,7 @@ class Reader:
         Raises:
             ProgramFormatError: there is none.
         """
-        if not self.remaining:
+        if self.offset >= self._size:
             raise self.malformed("it ends where more belongs")
         return self._data[self.offset]
 
