@@ -61,7 +61,7 @@ class Needs:
         uses, stores = Uses.of(program), stores_by_buffer(program)
         fetches = all_fetches(program, uses)
         fixed = fixed_lifetimes(program, uses, fetches)
-        cells = tuple([max(1, -(-buffer.nbytes // cell)) for buffer in program.buffers])
+        cells = tuple([-(-buffer.nbytes // cell) or 1 for buffer in program.buffers])
         return cls(
             program,
             cell,

@@ -1,19 +1,20 @@
 """Which LRAM cells are taken in which slot: one bit a cell, one big integer a slot.
 
 Finding room for a buffer over several slots is then a few integer operations, however many buffers there
-are.  A cell is the unit of placement; offsets are multiples of it.
+are.  A cell is the unit of placement; offsets are multiples of it.  Neighbouring slots make a stretch: what is taken in
+all of a stretch, and in any slot of it, is noted once for the stretch, since what stays for long stays in many slots.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-import operator
 
 import msgspec
 
 _REMEMBERED = 64
 """Masks whose room is remembered, of at most a few KiB each."""
+STRETCH = 16
+"""Slots of a stretch."""
 
 
 class Opening(msgspec.Struct, frozen=True, gc=False):
@@ -32,22 +33,46 @@ class Occupancy:
     """
 
     def __init__(self, slots: int, cells: int) -> None:
-        self._taken = [0] * slots
+        self._own = [0] * slots
+        """Taken in a slot, what is taken in all of its stretch aside."""
+        self._whole = [0] * (slots // STRETCH + 1)
+        self._any = self._whole.copy()
+        """Taken in all slots of a stretch, and in any of them."""
         self._all = (1 << cells) - 1
 
     def copy(self) -> Occupancy:
         """The same cells taken, to be filled further."""
         other = Occupancy(0, 0)
-        other._taken, other._all = self._taken.copy(), self._all
+        other._own, other._whole, other._any = self._own.copy(), self._whole.copy(), self._any.copy()
+        other._all = self._all
         return other
 
     def taken(self, slot: int) -> int:
         """Bit mask of the cells occupied in a slot."""
-        return self._taken[slot]
+        return self._own[slot] | self._whole[slot // STRETCH]
 
     def taken_between(self, first: int, last: int) -> int:
         """Bit mask of the cells occupied in any slot from ``first`` to ``last``, both included."""
-        return functools.reduce(operator.or_, self._taken[first : last + 1], 0)
+        own, whole = self._own, self._whole
+        low, high = -(-first // STRETCH), (last + 1) // STRETCH
+        if low >= high:  # no stretch as a whole
+            taken = whole[first // STRETCH] | whole[last // STRETCH] if first <= last else 0
+            for mask in own[first : last + 1]:
+                taken |= mask
+            return taken
+        begin, end = low * STRETCH, high * STRETCH
+        taken = 0
+        for mask in self._any[low:high]:
+            taken |= mask
+        if first < begin:
+            taken |= whole[low - 1]
+            for mask in own[first:begin]:
+                taken |= mask
+        if end <= last:
+            taken |= whole[high]
+            for mask in own[end : last + 1]:
+                taken |= mask
+        return taken
 
     def room(self, taken: int, cells: int) -> int:
         """Bit mask of the positions at which ``cells`` free cells begin, given a mask of taken cells."""
@@ -64,19 +89,20 @@ class Occupancy:
         The longer the time, the less room there is: slots are tried by bisection, after ``floor``, which is right most
         often.
         """
-        before = reversed(self._taken[floor:first])
-        taken = list(itertools.accumulate(before, operator.or_, initial=self.taken_between(first, last)))
-        room = self.room(taken[-1], cells)
+        room = self.room(self.taken_between(floor, last), cells)
         if room:
             return Opening(floor, room)
-        found, fitting, full = None, 0, len(taken) - 1
-        while fitting < full:
-            middle = (fitting + full) // 2
-            room = self.room(taken[middle], cells)
+        found, low, high = None, floor + 1, first
+        taken, known = self.taken_between(first, last), first
+        while low <= high:
+            middle = (low + high + 1) // 2
+            longer = taken | self.taken_between(middle, known - 1)
+            room = self.room(longer, cells)
             if room:
-                found, fitting = Opening(first - middle, room), middle + 1
+                found, high = Opening(middle, room), middle - 1
+                taken, known = longer, middle
             else:
-                full = middle
+                low = middle + 1
         return found
 
     def longest_room(self, taken: int) -> int:
@@ -85,9 +111,20 @@ class Occupancy:
 
     def take(self, first: int, last: int, offset: int, cells: int) -> None:
         """Occupy cells in every slot from ``first`` to ``last``."""
-        mask = span(offset, cells)
-        for slot in range(first, last + 1):
-            self._taken[slot] |= mask
+        mask, own, taken = span(offset, cells), self._own, self._any
+        low, high = -(-first // STRETCH), (last + 1) // STRETCH
+        for stretch in range(low, high):
+            self._whole[stretch] |= mask
+        for stretch in range(first // STRETCH, last // STRETCH + 1):
+            taken[stretch] |= mask
+        if low >= high:  # no stretch as a whole
+            for slot in range(first, last + 1):
+                own[slot] |= mask
+            return
+        for slot in range(first, low * STRETCH):
+            own[slot] |= mask
+        for slot in range(high * STRETCH, last + 1):
+            own[slot] |= mask
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
