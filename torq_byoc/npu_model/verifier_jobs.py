@@ -156,6 +156,7 @@ class SliceJobs:
 
     def __init__(self, config: NpuConfig) -> None:
         self._config = config
+        self._base_limit = 1 << config.limits.address_bits
         self._known: dict[tuple[int, bytes], JobAccess] = {}
         self._forms: dict[Hashable, _Form] = {}
 
@@ -192,7 +193,8 @@ class SliceJobs:
         """What a task touches, and the rules it breaks; nothing is known of one that breaks limits."""
         form = self._form(task)
         limits = form.limits
-        if not all([0 <= ndl.base < 1 << self._config.limits.address_bits for ndl in task.ndls]):
+        bases = [ndl.base for ndl in task.ndls]
+        if bases and not 0 <= min(bases) <= max(bases) < self._base_limit:
             limits = task_problems(task, self._config)
         if limits:
             return None, [("limit", f"task {number}: {text}") for text in limits]
