@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from codegen.infra import check_program, heavy_tailed
@@ -9,6 +10,7 @@ from codegen.infra import check_program, heavy_tailed
 from torq_byoc.codegen import programs
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.chunks import program_chunks as chunks
+from torq_byoc.codegen.hl import UNLIKE, Op, SliceRun
 from torq_byoc.codegen.passes import passes_for, run_passes
 from torq_byoc.codegen.programs import with_programs
 from torq_byoc.kernels.builder import GraphBuilder
@@ -51,6 +53,11 @@ def softmax_like(tokens: int) -> OpGraph:
     return builder.finish()
 
 
+def _unnumbered(op: Op) -> Op:
+    """An op whatever others it is like."""
+    return msgspec.structs.replace(op, form=UNLIKE) if isinstance(op, SliceRun) else op
+
+
 @pytest.mark.parametrize("kib", [512, 24, 12])
 @pytest.mark.parametrize("tokens", [37, 64])
 def test_calls_of_equal_shape_are_cut_alike(monkeypatch: pytest.MonkeyPatch, tokens: int, kib: int) -> None:
@@ -63,5 +70,6 @@ def test_calls_of_equal_shape_are_cut_alike(monkeypatch: pytest.MonkeyPatch, tok
     monkeypatch.setattr(programs, "program_chunks", lambda *given: cut.append(0) or chunks(*given))
     shared, few = with_programs(improved, graph, config), len(cut)
     monkeypatch.setattr(programs, "call_shape", lambda invocation: None)
-    assert with_programs(improved, graph, config).ops == shared.ops
+    apart = with_programs(improved, graph, config)
+    assert [_unnumbered(op) for op in apart.ops] == [_unnumbered(op) for op in shared.ops]
     assert few < len(cut) - few or kib == 512

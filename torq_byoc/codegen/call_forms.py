@@ -94,24 +94,37 @@ def _element(operand: PlacedOperand, index: Sequence[int], addresses: Addresses)
     return address
 
 
-def call_form(call: Invocation, first: Sequence[int], *, by_distance: bool) -> Hashable:
-    """What the programs of two calls of nodes of one kind must agree in to be copies of one another.
+def call_form(call: Invocation, first: Sequence[int]) -> Hashable:
+    """What the sizes and cycles of two calls of nodes of one kind depend on where their kernel ``moves``.
 
-    That is how operands are walked, and which of them share a buffer at what distance; with ``by_distance`` how far the
-    tensors lie from the result, whatever their buffers.
+    That is how operands are walked, and how they lie (``call_distances``).
+
+    Args:
+        call: a dense one.
+        first: its ``first_elements``.
+    """
+    granules = tuple([constant.granule_bytes for constant in call.constants])
+    distances = call_distances(call, first, by_distance=True)
+    return (call.region.extent, _walks((call.output, *call.inputs)), granules, distances, _portion_kind(call))
+
+
+def call_distances(call: Invocation, first: Sequence[int], *, by_distance: bool) -> Hashable:
+    """What the programs of two calls of one form (``SliceRun.form``) must agree in to be copies of one another.
+
+    That is which operands share a buffer, at what distance; with ``by_distance`` how far the tensors lie from the
+    result, whatever their buffers.
 
     Args:
         call: a dense one.
         first: its ``first_elements``.
         by_distance: for kernels that do not ``translate``.
     """
-    buffers, tensors = operand_buffers(call), (call.output, *call.inputs)
+    buffers = operand_buffers(call)
     shared: list[int] = []
     distances: list[int] = []
     if len(set(buffers)) < len(buffers):
         shared = [buffers.index(buffer) for buffer in buffers]
         distances = [place - first[owner] for place, owner in zip(first, shared, strict=True)]
     if by_distance:
-        distances += [place - first[0] for place in first[1 : len(tensors)]]
-    granules = tuple([constant.granule_bytes for constant in call.constants])
-    return (call.region.extent, _walks(tensors), granules, tuple(shared), tuple(distances), _portion_kind(call))
+        distances += [place - first[0] for place in first[1 : 1 + len(call.inputs)]]
+    return tuple(shared), tuple(distances)

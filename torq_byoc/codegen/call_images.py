@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from torq_byoc.codegen.call_forms import call_form, first_elements, is_dense, node_kinds, operand_buffers
-from torq_byoc.codegen.hl import Invocation, RunProgram, SliceRun
+from torq_byoc.codegen.call_forms import call_distances, first_elements, operand_buffers
+from torq_byoc.codegen.hl import UNLIKE, Invocation, RunProgram, SliceRun
 from torq_byoc.codegen.programs import invocation_tasks
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.kernels.kernel import kernel_for
@@ -53,17 +53,16 @@ class CallImages:
         self.graph, self.config = graph, config
         self.nbytes = [buffer.nbytes for buffer in program.buffers]
         self.nodes = {node.name: node for node in graph.nodes}
-        self._kinds = node_kinds(graph)
         self._known: dict[Hashable, _Image | None] = {}
 
     def image(self, run: SliceRun, addresses: Sequence[int]) -> bytes:
         """The bytes of one slice program, given the LRAM byte address of every buffer."""
         node, call = self.nodes[run.node], run.invocation
         kernel = kernel_for(node.op)
-        if not kernel.moves or not is_dense(call):
+        if not kernel.moves or run.form == UNLIKE:
             return self._encoded(run, addresses)
         first = first_elements(call, addresses)
-        key = (self._kinds[run.node], run.tasks, call_form(call, first, by_distance=not kernel.translates))
+        key = (run.form, run.tasks, call_distances(call, first, by_distance=not kernel.translates))
         if key not in self._known:
             data = self._encoded(run, addresses)
             self._known[key] = self._remembered(data, call, first, addresses)

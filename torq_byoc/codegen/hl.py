@@ -23,6 +23,8 @@ from torq_byoc.npu_model.dtypes import DType
 
 ALONE = -1
 """The band of ops that belong to no fused group."""
+UNLIKE = -1
+"""The form of a slice program that has nothing in common with others."""
 
 
 class Space(Enum):
@@ -229,7 +231,8 @@ class SliceRun(msgspec.Struct, frozen=True, gc=False):
     """One slice program: tasks [first, last) of the kernel call.
 
     ``program`` is the LRAM buffer that must hold it, at ``program_offset``; ``accesses`` are those of the call, then
-    that of the program.
+    that of the program.  Runs of one ``form`` are of calls that walk their operands alike, for nodes of one kind
+    (``call_forms``); ``UNLIKE`` is like no other.
     """
 
     node: str
@@ -242,6 +245,7 @@ class SliceRun(msgspec.Struct, frozen=True, gc=False):
     program_bytes: int
     accesses: tuple[Access, ...]
     cycles: int
+    form: int = UNLIKE
 
 
 CallOp = Load | Store | SliceCall

@@ -23,6 +23,7 @@ from torq_byoc.codegen.call_forms import call_form, call_shape, first_elements, 
 from torq_byoc.codegen.chunks import Chunk, program_chunks
 from torq_byoc.codegen.hl import (
     READ,
+    UNLIKE,
     WRITE,
     Access,
     Addresses,
@@ -76,10 +77,11 @@ def with_programs(program: CallProgram, graph: OpGraph, config: NpuConfig) -> Ru
 
 
 class _Part(msgspec.Struct, frozen=True, gc=False):
-    """One program of a call."""
+    """One program of a call of some form (``SliceRun.form``)."""
 
     call: SliceCall
     chunk: Chunk
+    form: int
 
 
 class _Cutter:
@@ -90,7 +92,8 @@ class _Cutter:
         self.ops: list[Op] = []
         self.checks = TaskChecks(config)
         self.kinds = node_kinds(graph)
-        self.chunks: dict[Hashable, list[Chunk]] = {}
+        self.forms: dict[Hashable, tuple[int, list[Chunk]]] = {}
+        """Number and programs of the calls of every form."""
         self.calls: dict[int, list[SliceCall]] = {}
         for op in program.ops:
             if type(op) is SliceCall:
@@ -121,19 +124,21 @@ class _Cutter:
 
     def _parts(self, calls: Sequence[SliceCall]) -> list[list[_Part]]:
         """The programs of one step: those that run side by side, one after the other."""
-        cut = [[_Part(call, chunk) for chunk in self._chunks(call)] for call in calls]
+        cut = [self._parts_of(call) for call in calls]
         return [[own[position] for own in cut if position < len(own)] for position in range(max(map(len, cut)))]
 
-    def _chunks(self, call: SliceCall) -> list[Chunk]:
+    def _parts_of(self, call: SliceCall) -> list[_Part]:
         """Those of a call; calls that are alike, of nodes that are alike, are cut once."""
         node, invocation = self.nodes[call.node], call.invocation
         form = self._form(node, invocation)
         if form is None:
-            return self._cut(node, invocation)
+            return [_Part(call, chunk, UNLIKE) for chunk in self._cut(node, invocation)]
         key = (self.kinds[node.name], form)
-        if key not in self.chunks:
-            self.chunks[key] = self._cut(node, invocation)
-        return self.chunks[key]
+        known = self.forms.get(key)
+        if known is None:
+            known = self.forms[key] = (len(self.forms), self._cut(node, invocation))
+        number, chunks = known
+        return [_Part(call, chunk, number) for chunk in chunks]
 
     def _form(self, node: Node, invocation: Invocation) -> Hashable | None:
         """What the sizes and cycles of a call's tasks depend on, beside the kind of node; None if on everything."""
@@ -144,7 +149,7 @@ class _Cutter:
             return call_shape(invocation)
         if kernel.moves:
             first = first_elements(invocation, self._apart(invocation))
-            return call_form(invocation, first, by_distance=True)
+            return call_form(invocation, first)
         return None
 
     def _cut(self, node: Node, invocation: Invocation) -> list[Chunk]:
@@ -205,6 +210,7 @@ class _Cutter:
                     chunk.nbytes,
                     (*own.accesses, executed),
                     chunk.cycles,
+                    part.form,
                 )
             )
             offset += chunk.nbytes
