@@ -3,7 +3,6 @@ it is used, by each slice that needs it, and every result stored where it is mad
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,6 +106,8 @@ class _Builder:
         self.tiles: Counter[str] = Counter()
         self.xram: dict[str, int] = {}
         self.incoming: dict[tuple[str, Layout, Region], _Incoming] = {}
+        self.results: dict[tuple[str, tuple[int, ...]], tuple[PlacedOperand, int]] = {}
+        """The place of a tensor's tiles of one extent, and the bytes of their buffers."""
 
     def program(self) -> CallProgram:
         plans = {plan.node: plan for plan in self.schedule.nodes}
@@ -132,8 +133,9 @@ class _Builder:
     def _new_buffer(
         self, name: str, space: Space, nbytes: int, kind: BufferKind, content: np.ndarray | None = None
     ) -> int:
-        self.buffers.append(Buffer(len(self.buffers), name, space, nbytes, kind, content))
-        return len(self.buffers) - 1
+        index = len(self.buffers)
+        self.buffers.append(Buffer(index, name, space, nbytes, kind, content))
+        return index
 
     def _xram_tensor(self, root: str, kind: BufferKind = BufferKind.ACTIVATION) -> int:
         """The XRAM buffer of a tensor; constants become read-only images."""
@@ -193,6 +195,8 @@ class _Builder:
         inputs = [self._inputs(context, which, tile, reads) for which in range(len(context.tensor_inputs))]
         needed = [[needed_granules(constant, part) for part in tile.parts] for constant in context.constants]
         constants = [self._constants(context, which, tile, own) for which, own in enumerate(needed)]
+        slices, number = self._slices(node), self.tiles[node.name]
+        copies = context.copies if tile.portion is None else ()
         for index, part in enumerate(tile.parts):
             invocation = Invocation(
                 node.name,
@@ -203,13 +207,10 @@ class _Builder:
                 tile.portion,
                 tuple([region.start for region in reads[index]]),
                 tuple([own[index].first for own in needed]),
-                self._slices(node),
+                slices,
             )
             operands = self._operands(context, invocation, reads[index])
-            copies = context.copies if tile.portion is None else ()
-            self.ops.append(
-                SliceCall(node.name, self.tiles[node.name], self.step, self.band, index, invocation, operands, copies)
-            )
+            self.ops.append(SliceCall(node.name, number, self.step, self.band, index, invocation, operands, copies))
         if writes:
             self._store(node, tile.output, output)
         self.step += 1
@@ -232,7 +233,7 @@ class _Builder:
     def _input(self, context: _NodeContext, which: int, region: Region) -> PlacedOperand:
         node = context.node
         name = node.inputs[context.tensor_inputs[which]]
-        if region.size == 0:
+        if 0 in region.extent:
             info = self.graph.tensors[name]
             return absent_place(info.shape, info.dtype, region)
         box = self._box(name, context.layouts[which], region)
@@ -244,23 +245,28 @@ class _Builder:
     def _box(self, name: str, layout: Layout, region: Region) -> _Incoming:
         """A box of a tensor; slices and tiles ask for the same ones again."""
         key = (name, layout, region)
-        if key not in self.incoming:
+        box = self.incoming.get(key)
+        if box is None:
             info = self.graph.tensors[name]
             place = tile_place(-1, info.shape, info.dtype, region, layout, self.orders.get(name, ()))
             transfers, read = fill(place, self.config)
-            self.incoming[key] = _Incoming(place, place_bytes(place), self._timed(transfers), read)
-        return self.incoming[key]
+            box = self.incoming[key] = _Incoming(place, place_bytes(place), self._timed(transfers), read)
+        return box
 
     def _timed(self, transfers: Sequence[Transfer]) -> tuple[tuple[Transfer, int], ...]:
         return tuple([(transfer, dma_cycles(transfer.nbytes, self.config)) for transfer in transfers])
 
     def _result(self, node: Node, region: Region) -> PlacedOperand:
         """A buffer for a tile of a node's output."""
-        info = self.graph.tensors[node.output]
-        order = self.orders.get(node.output, ())
-        place = tile_place(len(self.buffers), info.shape, info.dtype, region, order=order)
-        self._new_buffer(f"{node.name}/out", Space.LRAM, place_bytes(place), BufferKind.ACTIVATION)
-        return place
+        key = (node.output, region.extent)
+        known = self.results.get(key)
+        if known is None:
+            info = self.graph.tensors[node.output]
+            place = tile_place(-1, info.shape, info.dtype, region, order=self.orders.get(node.output, ()))
+            known = self.results[key] = (place, place_bytes(place))
+        place, nbytes = known
+        buffer = self._new_buffer(f"{node.name}/out", Space.LRAM, nbytes, BufferKind.ACTIVATION)
+        return msgspec.structs.replace(place, buffer=buffer, region=region)
 
     def _constants(
         self, context: _NodeContext, which: int, tile: Tile, needed: Sequence[Granules]
@@ -308,7 +314,7 @@ class _Builder:
         if invocation.output.buffer >= 0:
             accesses.append(Access(invocation.output.buffer, WRITE, node.output, invocation.region))
         for position, operand, region in zip(context.tensor_inputs, invocation.inputs, reads, strict=True):
-            if operand.buffer < 0 or not region.size:
+            if operand.buffer < 0 or 0 in region.extent:
                 continue
             if context.kernel.reads_whole_rows:
                 region = Region((*region.start[:-1], 0), (*region.extent[:-1], operand.shape[-1]))
@@ -323,7 +329,7 @@ def needed_granules(constant: PackedConstant, output: Region) -> Granules:
         return Granules(0, constant.data.shape[0])
     start, extent = output.start[constant.axis], output.extent[constant.axis]
     first = start // constant.step
-    return Granules(first, math.ceil((start + extent) / constant.step) - first)
+    return Granules(first, -(-(start + extent) // constant.step) - first)
 
 
 def _for_slices(whole: Sequence[bool], load: Callable[[], T]) -> list[T]:

@@ -26,9 +26,12 @@ def tile_place(
     """A buffer that holds exactly a box of a tensor, dense or in stride phases."""
     extent = _stored_extent(region, layout.phases)
     plane = math.prod(extent) * dtype.size
-    planes = (0, 0) if layout.phases == DENSE else (plane * layout.kept[1], plane)
+    kept, planes = DENSE, (0, 0)
+    if layout.phases != DENSE:
+        kept = layout.kept
+        planes = (plane * kept[1], plane)
     strides = row_major_strides(extent, dtype.size)
-    return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, layout.phases, planes, order, layout.kept)
+    return PlacedOperand(buffer, 0, tuple(shape), region, strides, dtype, layout.phases, planes, order, kept)
 
 
 def layout_of(place: PlacedOperand) -> Layout:

@@ -41,16 +41,16 @@ def dense_transfers(strides: Sequence[int], region: Region, size: int, config: N
     if 0 in region.extent:
         return []
     base = sum([start * stride for start, stride in zip(region.start, strides, strict=True)])
-    pieces = _dense_pieces(region.extent, tuple(strides), size, config)
+    pieces = _dense_pieces(region.extent, tuple(strides), size, config.limits.dma_strided_dims)
     return [Transfer(piece.lram_offset, base + piece.xram_offset, piece.run, piece.dims) for piece in pieces]
 
 
 @functools.lru_cache(maxsize=4096)
 def _dense_pieces(
-    extent: tuple[int, ...], strides: tuple[int, ...], size: int, config: NpuConfig
+    extent: tuple[int, ...], strides: tuple[int, ...], size: int, strided_dims: int
 ) -> tuple[Transfer, ...]:
     """The transfers of a box at the start of its tensor: those of the tiles of a tensor are alike."""
-    return tuple(_descriptors(list(zip(extent, strides, strict=True)), 0, 0, size, config))
+    return tuple(_descriptors(list(zip(extent, strides, strict=True)), 0, 0, size, strided_dims))
 
 
 def phased_extent(region: Region, phases: tuple[int, int]) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def phased_transfers(
             (phases[0] * strides[-2], phases[1] * strides[-1]),
             size,
             math.prod(shape) * size,
-            config,
+            config.limits.dma_strided_dims,
         )
         lram = (phase_y * kept[1] + phase_x) * phase_bytes
         transfers += plane.transfers(outer, base + phase_y * strides[-2] + phase_x * strides[-1], lram)
@@ -103,21 +103,22 @@ def phased_transfers(
 
 @dataclass(frozen=True)
 class _PhasePlanes:
-    """The planes of one phase: full extent in LRAM, extent that exists, XRAM steps, end of the tensor."""
+    """The planes of one phase: full extent in LRAM, extent that exists, XRAM steps, end of the tensor, and the strided
+    dims that a descriptor has."""
 
     extent: tuple[int, int]
     present: tuple[int, int]
     steps: tuple[int, int]
     size: int
     limit: int
-    config: NpuConfig
+    strided_dims: int
 
     def transfers(self, outer: list[tuple[int, int]], xram: int, lram: int) -> Iterator[Transfer]:
         """Everything in one descriptor when it stays inside the tensor; else all but the last plane so."""
         walk = [*outer, *zip(self.extent, self.steps, strict=True)]
         last = xram + sum((count - 1) * stride for count, stride in walk) + self.size
         if last <= self.limit:
-            yield from _descriptors(walk, xram, lram, self.size, self.config)
+            yield from _descriptors(walk, xram, lram, self.size, self.strided_dims)
         elif not outer:
             yield from self._last_plane(xram, lram)
         else:
@@ -134,14 +135,14 @@ class _PhasePlanes:
         whole = rows if end <= self.limit else rows - 1
         if whole:
             walk = [(whole, self.steps[0]), (width, self.steps[1])]
-            yield from _descriptors(walk, xram, lram, self.size, self.config)
+            yield from _descriptors(walk, xram, lram, self.size, self.strided_dims)
         if whole < rows:
             start, target = xram + whole * self.steps[0], lram + whole * width * self.size
-            yield from _descriptors([(self.present[1], self.steps[1])], start, target, self.size, self.config)
+            yield from _descriptors([(self.present[1], self.steps[1])], start, target, self.size, self.strided_dims)
 
 
 def _descriptors(
-    walk: Sequence[tuple[int, int]], xram: int, lram: int, size: int, config: NpuConfig
+    walk: Sequence[tuple[int, int]], xram: int, lram: int, size: int, strided_dims: int
 ) -> Iterator[Transfer]:
     """Merge neighbouring dims that are contiguous, then emit descriptors of at most the allowed dims."""
     run = size
@@ -155,7 +156,7 @@ def _descriptors(
             merged[0] = (merged[0][0] * count, merged[0][1])
         else:
             merged.insert(0, (count, stride))
-    outer, inner = merged[: -config.limits.dma_strided_dims], merged[-config.limits.dma_strided_dims :]
+    outer, inner = merged[:-strided_dims], merged[-strided_dims:]
     inner_bytes = run * math.prod(count for count, _ in inner)
     for position, index in enumerate(product(*(range(count) for count, _ in outer))):
         offset = sum(i * stride for i, (_, stride) in zip(index, outer, strict=True))
