@@ -102,9 +102,10 @@ def with_reused_xram(found: Dependencies, program: RunProgram, addresses: Addres
         if outside is None or outside.buffer not in arena:
             continue
         number = tenants.numbers[engine]
-        if outside.effect is WRITE:
+        before = tenants.before(outside.buffer) if outside.effect is WRITE else None
+        if before:
             needed = {tenants.numbers[other]: earlier for other, earlier in result[position].items()}
-            _add_latest(needed, tenants.before(outside.buffer))
+            _add_latest(needed, before)
             result[position] = tenants.named(needed, number)
         tenants.record(outside.buffer, number, position)
     return Dependencies(found.engines, result)

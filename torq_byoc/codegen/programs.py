@@ -125,7 +125,10 @@ class _Cutter:
     def _parts(self, calls: Sequence[SliceCall]) -> list[list[_Part]]:
         """The programs of one step: those that run side by side, one after the other."""
         cut = [self._parts_of(call) for call in calls]
-        return [[own[position] for own in cut if position < len(own)] for position in range(max(map(len, cut)))]
+        most = max(map(len, cut))
+        if most == 1:
+            return [[part for own in cut for part in own]]
+        return [[own[position] for own in cut if position < len(own)] for position in range(most)]
 
     def _parts_of(self, call: SliceCall) -> list[_Part]:
         """Those of a call; calls that are alike, of nodes that are alike, are cut once."""

@@ -145,8 +145,8 @@ class _Places:
         life, other, wanted = self.life[buffer], self.life[instead], self.cells[buffer]
         shared = wanted & self.cells[instead]
         longer = Lifetime(life.end + 1, until)
-        for slot in range(longer.start, longer.end + 1):
-            held = self.taken[slot] & wanted
+        for slot, taken in enumerate(self.taken[longer.start : longer.end + 1], longer.start):
+            held = taken & wanted
             if held and held != (shared if other.start <= slot <= other.end else 0):
                 return False
         self._flip(instead, self.life.pop(instead))
@@ -156,5 +156,6 @@ class _Places:
 
     def _flip(self, buffer: int, life: Lifetime) -> None:
         """Take free cells in some slots, or free the taken ones."""
+        taken, cells = self.taken, self.cells[buffer]
         for slot in range(life.start, life.end + 1):
-            self.taken[slot] ^= self.cells[buffer]
+            taken[slot] ^= cells
