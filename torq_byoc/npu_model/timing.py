@@ -198,12 +198,16 @@ class _Clock:
 
     def finish(self) -> Timeline:
         ends = [self._bus.wait(engine, self._now) for engine in (DMA_IN, DMA_OUT)]
-        events = {**self._events, **{event.job: event for event in self._bus.events}}
+        events = self._events | {event.job: event for event in self._bus.events}
         total = max([self._now, *ends, *self._slice_ends.values()])
         busy = {track_name(engine, 0): 0 for engine in (DMA_IN, DMA_OUT)}
         busy |= {track_name(SLICE, number): 0 for number in range(self._config.slices)}
+        worked: dict[tuple[Engine, int], int] = {}
         for event in events.values():
-            busy[event.track] = busy.get(event.track, 0) + event.end - event.start
+            engine = (event.engine, event.slice_index)
+            worked[engine] = worked.get(engine, 0) + event.end - event.start
+        for engine, cycles in worked.items():
+            busy[track_name(*engine)] = cycles
         return Timeline(self._profile, tuple(events[job] for job in sorted(events)), total, busy)
 
 

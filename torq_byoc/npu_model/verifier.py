@@ -184,7 +184,8 @@ class _Run:
             self.add("engine" if message.startswith("the engine") else "order", job.index, message)
         if self._seals is not None:
             self._sealed(job, self._seals)
-        self._carried(job)
+        if job.tasks:
+            self._carried(job)
         if access.problems:
             return
         self._in_buffers(job, access)
@@ -202,8 +203,6 @@ class _Run:
 
     def _carried(self, job: Job) -> None:
         """Follow the partial sums in the PRAM of the job's slice."""
-        if not job.tasks:
-            return
         sums = self._sums[job.slice_index]
         for number, task in enumerate(job.tasks):
             for message in sums.task(task):

@@ -70,11 +70,7 @@ class Tenancies:
         for number in info.writes:
             if self._state[number] == _OVER:
                 found.append(f"writes {self._name(number)}, {self._why_not(number)}")
-        reads, writes = self._strays(job, info, access)
-        if reads:
-            found.append(reads)
-        if writes:
-            found.append(writes)
+        found += [stray for stray in self._strays(job, info, access) if stray]
         return found
 
     def begin(self, info: JobInfo, memory: Memory) -> None:
