@@ -16,6 +16,8 @@ from torq_byoc.npu_model import intervals
 
 Span = tuple[int, int]
 """First byte, and the one after the last."""
+_FEW = 8
+"""Intervals up to which they are looked through one by one."""
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -97,14 +99,22 @@ class Touched(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def first_outside(self, spans: Sequence[Span]) -> Span | None:
         """The first interval of the set that is not wholly in the union of some spans, or None."""
-        for start, end in self.spans:
-            for low, high in spans:
-                if low <= start and end <= high:
-                    break
-            else:
-                around = intervals.union([intervals.interval(*span) for span in spans])
+        for number, span in enumerate(self.spans):
+            if not _is_inside(span, spans) and not (self.parts and _are_inside(self.parts[number], spans)):
+                around = intervals.union([intervals.interval(*around) for around in spans])
                 return intervals.first_outside(self.exact, around)
         return None
+
+
+def _is_inside(span: Span, spans: Sequence[Span]) -> bool:
+    """Whether one of some spans holds all of another one."""
+    start, end = span
+    return any([low <= start and end <= high for low, high in spans])
+
+
+def _are_inside(part: Placed, spans: Sequence[Span]) -> bool:
+    """Whether each interval of a set of few lies in one of some spans: a walk may step from buffer to buffer."""
+    return len(part.runs) <= _FEW and all([_is_inside((start, end), spans) for start, end in part.exact.tolist()])
 
 
 def spans_meet(left: Sequence[Span], right: Sequence[Span]) -> bool:

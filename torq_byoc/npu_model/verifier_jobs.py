@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -147,17 +147,33 @@ class _Form:
             return cls([], excess=str(error))
 
 
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """What a task of a program touches, and the rules that it breaks wherever that program lies.
+
+    Attributes:
+        access: None for a task that breaks limits: nothing is known of it then.
+        at_once, later: broken rules, those about the task's own program standing between the two.
+    """
+
+    access: TaskAccess | None
+    at_once: list[tuple[str, str]]
+    later: list[tuple[str, str]]
+
+
 class SliceJobs:
     """What slice jobs touch, with what they have in common worked out once.
 
-    A program that comes back at its old place is known by its bytes.  Tasks of which only the bases of their operands
-    differ, such as those of the tiles of a node, break the same limits and touch the same bytes further on.
+    A program that comes back is known by its bytes, one at its old place altogether.  Tasks of which only the bases of
+    their operands differ, such as those of the tiles of a node, break the same limits and touch the same bytes further
+    on.
     """
 
     def __init__(self, config: NpuConfig) -> None:
         self._config = config
         self._base_limit = 1 << config.limits.address_bits
         self._known: dict[tuple[int, bytes], JobAccess] = {}
+        self._checked: dict[bytes, Sequence[_Checked]] = {}
         self._forms: dict[Hashable, _Form] = {}
 
     def access(self, start: StartSlice, tasks: tuple[SliceTask, ...], code: bytes) -> JobAccess:
@@ -177,10 +193,14 @@ class SliceJobs:
             problems.append(("limit", text))
         own = Placed.of(intervals.interval(low, high))
         found: list[TaskAccess] = []
-        for number, task in enumerate(tasks):
-            access, broken = self._task(number, task, own)
-            found += [access] if access else []
-            problems += broken
+        for number, checked in enumerate(self._tasks(tasks, code)):
+            problems += checked.at_once
+            if checked.access is not None:
+                found.append(checked.access)
+                writes = checked.access.writes
+                if writes is not None and writes.first_common(own):
+                    problems.append(("program", f"task {number} overwrites its own slice program"))
+            problems += checked.later
         return JobAccess(
             tuple(problems),
             lram_reads=Touched.joined([own, *[read for access in found for _, read in access.reads]]),
@@ -189,19 +209,26 @@ class SliceJobs:
             code=(low, high),
         )
 
-    def _task(self, number: int, task: SliceTask, own: Placed) -> tuple[TaskAccess | None, list[tuple[str, str]]]:
-        """What a task touches, and the rules it breaks; nothing is known of one that breaks limits."""
+    def _tasks(self, tasks: tuple[SliceTask, ...], code: bytes) -> Sequence[_Checked]:
+        """The tasks of a program, wherever that lies."""
+        known = self._checked.get(code)
+        if known is None:
+            known = self._checked[code] = [self._task(number, task) for number, task in enumerate(tasks)]
+        return known
+
+    def _task(self, number: int, task: SliceTask) -> _Checked:
         form = self._form(task)
         limits = form.limits
         bases = [ndl.base for ndl in task.ndls]
         if bases and not 0 <= min(bases) <= max(bases) < self._base_limit:
             limits = task_problems(task, self._config)
         if limits:
-            return None, [("limit", f"task {number}: {text}") for text in limits]
+            return _Checked(None, [("limit", f"task {number}: {text}") for text in limits], [])
         if form.access is None:
-            return None, [("bounds", f"task {number}: {form.excess}")]
+            return _Checked(None, [("bounds", f"task {number}: {form.excess}")], [])
         access = form.access.moved(task)
-        return access, list(_task_problems(number, task, access, own, self._config))
+        at_once = list(_bounds_problems(number, access, self._config))
+        return _Checked(access, at_once, list(_order_problems(number, task, access)))
 
     def _form(self, task: SliceTask) -> _Form:
         key = form_of(task)
@@ -210,19 +237,21 @@ class SliceJobs:
         return self._forms[key]
 
 
-def _task_problems(
-    number: int, task: SliceTask, access: TaskAccess, own: Placed, config: NpuConfig
-) -> Iterator[tuple[str, str]]:
+def _bounds_problems(number: int, access: TaskAccess, config: NpuConfig) -> Iterator[tuple[str, str]]:
+    """Bytes that a task must not touch or touches too often."""
     writes = access.writes
     for agent, touched in (*access.reads, *([(Agent.DEQW, writes)] if writes is not None else ())):
         if not _in_lram(touched.low, touched.high, config):
             yield _beyond_lram(f"task {number}: {agent.name}", touched.low, touched.high, config)
+    if writes is not None and access.repeats:
+        yield "order", f"task {number} writes an LRAM byte twice"
+
+
+def _order_problems(number: int, task: SliceTask, access: TaskAccess) -> Iterator[tuple[str, str]]:
+    """Bytes that a task reads and writes in no certain order."""
+    writes = access.writes
     if writes is None:
         return
-    if access.repeats:
-        yield "order", f"task {number} writes an LRAM byte twice"
-    if writes.first_common(own):
-        yield "program", f"task {number} overwrites its own slice program"
     for agent, read in access.reads:
         shared = writes.first_common(read)
         if shared and not _element_for_element(task, agent, writes):
