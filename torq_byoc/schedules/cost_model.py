@@ -53,6 +53,10 @@ EARLY_SHARE = 0.5
 """How much of what can be loaded beside the node before is taken to be: that node needs the channel as well."""
 
 
+HEAVY = 4
+"""Bytes that a tile loads over those of its programs, up to which these weigh: tables do, other programs hardly."""
+
+
 @dataclass(frozen=True)
 class CostWeights:
     """What the model does not ask anybody for.
@@ -151,7 +155,8 @@ def estimate(
         deepest = next((d for d in depths if int(moved.demand(d)[0]) + programs <= config.lram_usable), depth)
         flow = _exactly(model, decision, moved, weights, costs, code, depth)
         later = max(0.0, code - config.nss_block_bytes)
-        alone = _exactly(model, decision, moved, weights, costs, later, deepest)
+        loaded = _programs_loaded(costs, moved, deepest, config)
+        alone = _exactly(model, decision, moved, weights, costs, later, deepest, loaded)
     early = loaded_early(constants, demand, config)
     in_bytes, out_bytes = float(moved.in_bytes[0]) + program_bytes, float(moved.out_bytes[0])
     return Cost(
@@ -197,8 +202,9 @@ def _exactly(
     work: Mapping[tuple[int, ...], SliceCost],
     code: float,
     depth: Depth,
+    programs: float = 1.0,
 ) -> Flow:
-    """The pipeline of all tiles in their order."""
+    """The pipeline of all tiles in their order, of which that share load programs."""
     rate, steps = model.config.dma_bytes_per_cycle, int(moved.tiles[0])
     counts = tile_counts(model.shape, decision.tile)
     portions = steps // math.prod(counts)
@@ -213,7 +219,7 @@ def _exactly(
         ahead=max(0.0, first_in - turn - element * first) / rate,
         element=element / rate,
         step=(code + fixed) / steps / rate,
-        program_byte=1 / rate,
+        program_byte=programs / rate,
         turn=turn / rate,
         run=run,
     )
@@ -223,6 +229,20 @@ def _exactly(
     store = model.element / rate if moved.stores[0] else 0.0
     flow = tile_flow(model.shape, decision, work, loads, waits, store, portions)
     return Flow.step(flow.loads, flow.work, flow.stores) if depth is Depth.NONE else flow
+
+
+def _programs_loaded(
+    work: Mapping[tuple[int, ...], SliceCost], moved: Traffic, depth: Depth, config: NpuConfig
+) -> float:
+    """The share of its tiles that load programs of a node that has the LRAM to itself.
+
+    Where that has room, tiles take the places of those before the last one in turn, and programs that weigh beside what
+    tiles load come out equal (``share_programs``): the first two tiles load them, and one of every other size.
+    """
+    steps, program_bytes = int(moved.tiles[0]), max(cost.program_bytes for cost in work.values())
+    roomy = int(moved.demand(depth)[0]) * 2 <= config.lram_usable
+    repeating = roomy and program_bytes * HEAVY >= float(moved.in_bytes[0]) / steps
+    return min(1.0, (1 + len(work)) / steps) if repeating else 1.0
 
 
 def _loops_of_a_run(counts: Sequence[int], order: Sequence[int], moved: Traffic) -> int:

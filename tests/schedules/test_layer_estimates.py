@@ -1,0 +1,51 @@
+"""What the model expects of layers on their own, against the simulator: where tiles differ in what they load."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from schedules.cases import single
+from schedules.models import add_conv, run_exact
+
+from torq_byoc.kernels.builder import GraphBuilder
+from torq_byoc.kernels.graph import OpGraph
+from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.dtypes import DType
+from torq_byoc.schedules.plan import schedule
+from torq_byoc.schedules.record import DecisionRecord, NodeDecision
+
+CONFIG = NpuConfig()
+
+
+def table() -> OpGraph:
+    builder = GraphBuilder("table")
+    x = builder.input("x", (1, 1, 320, 320), DType.INT8)
+    entries = np.stack([np.arange(-256, 256), np.zeros(512)], axis=1).astype(np.int16)
+    attrs = {"table": entries, "out_zero_point": 3}
+    builder.output(builder.emit("table", [x], (1, 1, 320, 320), DType.INT8, attrs=attrs, rescale=single(128, 0, 0)))
+    return builder.finish()
+
+
+def stem() -> OpGraph:
+    builder = GraphBuilder("stem")
+    builder.output(add_conv(builder, builder.input("image", (1, 3, 96, 96), DType.INT8), 8, stride=2))
+    return builder.finish()
+
+
+@pytest.mark.parametrize("rows, columns", [(160, 64), (320, 23), (64, 320), (16, 320)])
+def test_equal_programs_of_tables_are_loaded_for_the_first_tiles_alone(rows: int, columns: int) -> None:
+    assert_estimated(table(), NodeDecision((1, 1, rows, columns), (2, 3, 0, 1), 2, 2), 0.08)
+
+
+@pytest.mark.parametrize("channels, rows, order", [(4, 24, (2, 1, 3, 0)), (4, 12, (2, 1, 3, 0)), (4, 16, (1, 2, 3, 0))])
+def test_rows_that_stay_for_all_channels_come_with_the_first(channels: int, rows: int, order: tuple[int, ...]) -> None:
+    assert_estimated(stem(), NodeDecision((1, channels, rows, 48), order, None, 2), 0.03)
+
+
+def assert_estimated(graph: OpGraph, decision: NodeDecision, tolerance: float) -> None:
+    """Estimate and simulated cycles of a graph of one node agree."""
+    (node,) = graph.nodes
+    plan = schedule(graph, CONFIG, overrides=DecisionRecord({node.name: decision.to_override()}, groups=()))
+    generated = run_exact(graph, plan, CONFIG)
+    assert plan.nodes[0].decision == decision
+    assert plan.nodes[0].estimate == pytest.approx(generated.timeline.total_cycles, rel=tolerance)
