@@ -93,7 +93,7 @@ def test_the_price_counts_weights_for_every_band_unless_they_are_kept() -> None:
         return choice.nbytes - programs(choice), choice.demand
 
     def programs(choice: GroupChoice) -> int:
-        return choice.division._work[choice.decision.split_axes].program_bytes
+        return choice.division._slices(choice.decision.split_axes, frozenset()).program_bytes
 
     kept, anew = moved(parted(graph, 2, keep=True)), moved(parted(graph, 2, keep=False))
     whole = moved(replace(parted(graph, 2), parts=None))
