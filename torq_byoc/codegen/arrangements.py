@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from torq_byoc.codegen.bytes_first import orders_by_bytes
+from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.clean_copies import Copy
 from torq_byoc.codegen.dependencies import AddressMap, Dependencies, dependencies, start_times
 from torq_byoc.codegen.hl import RunProgram
@@ -17,12 +18,17 @@ from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.placement import Arrangement, Early
 from torq_byoc.codegen.prefetch import MAX_ATTEMPTS, PLAIN, PUNCTUAL, OrderedProgram, order
 from torq_byoc.codegen.result_places import ResultPlacer
+from torq_byoc.codegen.twins import NO_TWINS, Twins
 from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
+from torq_byoc.npu_model.isa import DMA_IN, WaitFor
 
 ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
+BY_TWINS = Arrangement(into_gaps=True, by_twins=True)
 RIVAL_WORK = 20_000
 """Ops that attempts at an arrangement may place together where another one fits already: of more ops there are none."""
+WAITING = 0.8
+"""Share of the cycles in which the channel loads, from which on fewer bytes of slice programs save time."""
 CLOSE = 1.005
 """Cycles over those of the busiest engine up to which no other order is worth a try."""
 
@@ -63,6 +69,22 @@ def arranged(
     )
 
 
+def arranged_by_twins(
+    program: RunProgram, config: NpuConfig, allowed: Early, copies: Mapping[int, Copy], calls: CallImages
+) -> OrderedProgram | None:
+    """The order in which calls that are alike find operands in the same places, so that programs serve several of them.
+
+    None where no two calls are alike, no room is found, loads may not be early, or the program is large: there slices
+    seldom wait for programs.  Arguments as of ``arranged``, and the images of the program's calls.
+    """
+    attempts = min(MAX_ATTEMPTS, RIVAL_WORK // max(1, len(program.ops)))
+    twins = Twins.of(program, calls) if attempts and allowed.across_nodes else NO_TWINS
+    if not twins.kept:
+        return None
+    results = ResultPlacer(Needs.of(program, config, copies, twins), config.lram_usable)
+    return order(results, allowed, BY_TWINS, attempts)
+
+
 def order_dependencies(ordered: OrderedProgram) -> Dependencies:
     """What the ops of an order depend on, with every tensor that leaves LRAM at an address of its own."""
     program, offsets = ordered.program, ordered.offsets
@@ -82,7 +104,17 @@ def order_cycles(ordered: OrderedProgram, needed: Dependencies) -> int:
 
 def keeps_an_engine_busy(ordered: OrderedProgram, needed: Dependencies, cycles: int) -> bool:
     """Whether an order of so many cycles is as fast as the work of its busiest engine allows, but for ``CLOSE``."""
+    return cycles <= CLOSE * max(_busy(ordered, needed).values(), default=0)
+
+
+def waits_for_loads(ordered: OrderedProgram, needed: Dependencies, cycles: int) -> bool:
+    """Whether the channel loads for most of the cycles of an order."""
+    return _busy(ordered, needed).get(WaitFor(DMA_IN), 0) >= WAITING * cycles
+
+
+def _busy(ordered: OrderedProgram, needed: Dependencies) -> dict[WaitFor, int]:
+    """Busy cycles of every engine."""
     busy = dict.fromkeys(needed.engines, 0)
     for op, engine in zip(ordered.program.ops, needed.engines, strict=True):
         busy[engine] += op.cycles
-    return cycles <= CLOSE * max(busy.values(), default=0)
+    return busy

@@ -70,6 +70,10 @@ class CallImages:
         known = self._known[key]
         return self._encoded(run, addresses) if known is None else known.moved(first)
 
+    def without_places(self, run: SliceRun) -> bytes:
+        """The bytes that its slice program has but for the places of its operands: as if all buffers lay at 0."""
+        return self._encoded(run, [0] * len(self.nbytes))
+
     def _encoded(self, run: SliceRun, addresses: Sequence[int]) -> bytes:
         tasks = invocation_tasks(self.graph, self.nodes[run.node], self.config, run.invocation, addresses)
         return encode_slice_program(tasks[slice(*run.tasks)])

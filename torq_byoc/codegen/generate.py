@@ -5,9 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torq_byoc.codegen.allocation import Request
-from torq_byoc.codegen.arrangements import arranged, keeps_an_engine_busy, order_cycles, order_dependencies
+from torq_byoc.codegen.arrangements import (
+    arranged,
+    arranged_by_twins,
+    keeps_an_engine_busy,
+    order_cycles,
+    order_dependencies,
+    waits_for_loads,
+)
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.call_images import CallImages
 from torq_byoc.codegen.clean_copies import clean_copies
@@ -103,6 +111,11 @@ class _Order:
     shared: OrderedProgram
     needed: Dependencies
 
+    @cached_property
+    def cycles(self) -> int:
+        """See ``order_cycles``."""
+        return order_cycles(self.shared, self.needed)
+
 
 @dataclass(frozen=True)
 class _Generator:
@@ -124,6 +137,10 @@ class _Generator:
         calls = CallImages(program, self.graph, self.config)
         orders = arranged(program, self.config, allowed, copies)
         chosen = _fastest(self._shared(ordered, calls, disabled) for ordered in orders)
+        if "share-programs" not in disabled and waits_for_loads(chosen.shared, chosen.needed, chosen.cycles):
+            alike = arranged_by_twins(program, self.config, allowed, copies, calls)
+            if alike is not None:
+                chosen = min(chosen, self._shared(alike, calls, disabled), key=lambda order: order.cycles)
         seconds = time.perf_counter() - started
         self.observe("order", chosen.ordered.program)
         if "share-programs" not in disabled:
@@ -155,15 +172,14 @@ class _Generator:
 
 def _fastest(orders: Iterable[_Order]) -> _Order:
     """The fastest order; none is made after one that cannot be beaten."""
-    fastest: tuple[int, _Order] | None = None
+    fastest: _Order | None = None
     for order in orders:
-        cycles = order_cycles(order.shared, order.needed)
-        if fastest is None or cycles < fastest[0]:
-            fastest = cycles, order
-        if keeps_an_engine_busy(order.shared, order.needed, cycles):
+        if fastest is None or order.cycles < fastest.cycles:
+            fastest = order
+        if keeps_an_engine_busy(order.shared, order.needed, order.cycles):
             break
     assert fastest is not None, "some order fits, or LramOverflowError was raised"
-    return fastest[1]
+    return fastest
 
 
 def _ordering(program: RunProgram, order: _Order, seconds: float) -> tuple[LedgerEntry, ...]:

@@ -17,6 +17,7 @@ from torq_byoc.codegen.lifetimes import (
     ready_slot,
     stores_by_buffer,
 )
+from torq_byoc.codegen.twins import NO_TWINS, Twins
 from torq_byoc.npu_model.config import NpuConfig
 
 CELL_WORDS = 4
@@ -41,6 +42,8 @@ class Needs:
         starts: first step of every node.
         fixed: lifetimes of the others: results and resident tensors.
         lingering: for every stored result the slot until which it should stay for its transfer.
+        fetched: the same by buffer.
+        twins: of operands of calls that are alike; none where they shall not be placed alike.
     """
 
     program: RunProgram
@@ -53,9 +56,17 @@ class Needs:
     starts: Mapping[str, int]
     fixed: Mapping[int, Lifetime]
     lingering: Mapping[int, int]
+    fetched: Mapping[int, Fetch]
+    twins: Twins
 
     @classmethod
-    def of(cls, program: RunProgram, config: NpuConfig, copies: Mapping[int, Copy] | None = None) -> Needs:
+    def of(
+        cls,
+        program: RunProgram,
+        config: NpuConfig,
+        copies: Mapping[int, Copy] | None = None,
+        twins: Twins = NO_TWINS,
+    ) -> Needs:
         """The needs of a program on a machine."""
         cell = config.lram_word * CELL_WORDS
         uses, stores = Uses.of(program), stores_by_buffer(program)
@@ -73,6 +84,8 @@ class Needs:
             uses.starts,
             fixed,
             lingering_until(program, fixed),
+            {fetch.buffer: fetch for fetch in fetches},
+            twins,
         )
 
 

@@ -46,10 +46,12 @@ class Arrangement:
     Attributes:
         into_gaps: loads may be issued before others that are used earlier but have to wait for a store.
         largest_first: results are placed in the order of bytes times slots, not of slots alone.
+        by_twins: operands take the places of their twins where these are free in time, so that programs come out equal.
     """
 
     into_gaps: bool = False
     largest_first: bool = False
+    by_twins: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Placement:
     Attributes:
         places: of the buffers placed so far.
         reused: for buffers that need no load, the buffer that holds the same.
+        reserved: for buffers whose place is kept free for them, from which slot on, and the place.
     """
 
     def __init__(self, results: ResultPlacer, relief: Relief) -> None:
@@ -86,11 +89,12 @@ class Placement:
         self.failed = Lifetime(0, 0)
         self.fetched: dict[int, int] = {}
         self.reused: dict[int, int] = {}
+        self.reserved: dict[int, tuple[int, int]] = {}
 
     def place(self, early: Early, arrangement: Arrangement) -> dict[int, int] | None:
         """Issue slot of every fetched buffer; fills ``places``, or ``failed``."""
         lingering = lingering_results(self.needs, self.relief.swept) if early.across_tiles else frozenset()
-        results = self.results.placed(lingering, largest_first=arrangement.largest_first)
+        results = self.results.placed(lingering, largest_first=arrangement.largest_first, by_twins=arrangement.by_twins)
         if results.failed is not None:
             self.failed = results.failed
             return None
@@ -106,6 +110,9 @@ class Placement:
                 return None
             slots[fetch.buffer] = opening.slot
             self._fetch(fetch, opening)
+            if arrangement.by_twins:
+                self._reserve(fetch)
+                self._keep(fetch.buffer)
         return slots
 
     def relieved(self) -> Relief:
@@ -150,16 +157,60 @@ class Placement:
         if fetch.first_use in self.relief.punctual:
             floor = fetch.first_use
         occupancy, cells = self.places.occupancy, self.needs.cells[fetch.buffer]
+        if fetch.buffer in self.reserved:
+            free, position = self.reserved[fetch.buffer]
+            waiting = Waiting(fetch.first_use, fetch.cycles, max(floor, free), ready - 1)
+            return Opening(queue.enter(waiting), 1 << position)
         earliest = occupancy.earliest(fetch.first_use, fetch.last_use, floor, cells)
         if earliest is None:
             return None
         slot = queue.enter(Waiting(fetch.first_use, fetch.cycles, earliest.slot, ready - 1))
         return earliest if slot == earliest.slot else occupancy.opening(slot, fetch.last_use, cells)
 
+    def _reserve(self, fetch: Fetch) -> None:
+        """Keep the place of a buffer for those that take it after it, if it is free for so long."""
+        needs, places = self.needs, self.places
+        following = self._following(fetch)
+        if not following:
+            return
+        position = places.offsets[fetch.buffer] // needs.cell
+        if fetch.buffer not in self.reserved:
+            cells, last = needs.cells[fetch.buffer], following[-1].last_use
+            if places.occupancy.taken_between(fetch.last_use + 1, last) & span(position, cells):
+                return
+            places.occupancy.take(fetch.last_use + 1, last, position, cells)
+        self.reserved[following[0].buffer] = (fetch.last_use + 1, position)
+
+    def _following(self, fetch: Fetch) -> list[Fetch]:
+        """The buffers of one size that can take a place one after the other, behind a given one."""
+        needs, found = self.needs, []
+        for buffer in needs.twins.chain(fetch.buffer):
+            after = needs.fetched.get(buffer)
+            if after is None or after.first_use <= fetch.last_use or needs.cells[buffer] != needs.cells[fetch.buffer]:
+                break
+            found.append(after)
+            fetch = after
+        return found
+
+    def _keep(self, program: int) -> None:
+        """Let a slice program stay for the next ones like it, if its place is free for so long."""
+        needs, places = self.needs, self.places
+        life, last = places.lifetimes[program], needs.twins.kept.get(program, 0)
+        if last <= life.end:
+            return
+        cells, position = needs.cells[program], places.offsets[program] // needs.cell
+        if not places.occupancy.taken_between(life.end + 1, last) & span(position, cells):
+            places.occupancy.take(life.end + 1, last, position, cells)
+            places.lifetimes[program] = Lifetime(life.start, last)
+
     def _fetch(self, fetch: Fetch, opening: Opening) -> None:
         """Place a fetched buffer where there is room, for the tiles after it as well if possible."""
         needs, occupancy = self.needs, self.places.occupancy
         cells, life = needs.cells[fetch.buffer], Lifetime(opening.slot, fetch.last_use)
+        if fetch.buffer in self.reserved:
+            self.places.settle(fetch.buffer, life, highest(opening.positions))
+            self.fetched[fetch.buffer] = fetch.first_use
+            return
         if fetch.buffer in needs.roomier:
             wide = occupancy.opening(life.start, life.end, needs.roomier[fetch.buffer])
             if wide.positions:

@@ -6,7 +6,7 @@ they agree on which results linger for their transfers and on the order: these a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torq_byoc.codegen.clean_copies import Content
@@ -50,8 +50,12 @@ class Places:
 
     def take(self, buffer: int, life: Lifetime, position: int, cells: int) -> None:
         """Give a buffer its place: so many free cells from a position on."""
-        needs = self.needs
         self.occupancy.take(life.start, life.end, position, cells)
+        self.settle(buffer, life, position)
+
+    def settle(self, buffer: int, life: Lifetime, position: int) -> None:
+        """Note the place of a buffer: cells that are taken for it already."""
+        needs = self.needs
         self.lifetimes[buffer] = life
         self.offsets[buffer] = position * needs.cell
         if buffer in needs.copies:
@@ -76,26 +80,34 @@ class ResultPlacer:
 
     def __init__(self, needs: Needs, capacity: int) -> None:
         self.needs, self.capacity = needs, capacity
-        self._known: dict[tuple[bool, frozenset[int]], ResultPlaces] = {}
+        self._known: dict[tuple[bool, bool, frozenset[int]], ResultPlaces] = {}
 
-    def placed(self, lingering: frozenset[int], *, largest_first: bool) -> ResultPlaces:
+    def placed(self, lingering: frozenset[int], *, largest_first: bool, by_twins: bool = False) -> ResultPlaces:
         """The places of all results.
 
         Args:
             lingering: stored results that stay for their transfer where there is room.
             largest_first: place results in the order of bytes times slots, not of slots alone.
+            by_twins: results take the places of their twins where these are free.
         """
-        key = (largest_first, lingering)
+        key = (largest_first, by_twins, lingering)
         if key not in self._known:
-            self._known[key] = self._found(lingering, _rank(self.needs, largest_first=largest_first))
+            twins = self.needs.twins.latest if by_twins else {}
+            self._known[key] = self._found(lingering, _rank(self.needs, largest_first=largest_first), twins)
         return self._known[key]
 
-    def _found(self, lingering: frozenset[int], rank: Callable[[int], tuple[int, ...]]) -> ResultPlaces:
+    def _found(
+        self,
+        lingering: frozenset[int],
+        rank: Callable[[int], tuple[int, ...]],
+        twins: Mapping[int, tuple[int, ...]],
+    ) -> ResultPlaces:
         places, lives = Places.none(self.needs, self.capacity), self.needs.fixed
         for buffer in sorted(lives, key=rank):
             life = lives[buffer]
             longer = [Lifetime(life.start, self.needs.lingering[buffer])] if buffer in lingering else []
-            if not any(_fits(places, buffer, wanted) for wanted in (*longer, life)):
+            like = twins.get(buffer, ())
+            if not any(_fits(places, buffer, wanted, like) for wanted in (*longer, life)):
                 return ResultPlaces(places, life)
         return ResultPlaces(places, None)
 
@@ -119,13 +131,18 @@ def _rank(needs: Needs, *, largest_first: bool) -> Callable[[int], tuple[int, ..
     return rank
 
 
-def _fits(places: Places, buffer: int, life: Lifetime) -> bool:
-    """Place a result if there is room."""
-    occupancy, cells = places.occupancy, places.needs.cells[buffer]
+def _fits(places: Places, buffer: int, life: Lifetime, twins: Sequence[int]) -> bool:
+    """Place a result if there is room, where one of its twins lay if that is free."""
+    occupancy, cells, needs = places.occupancy, places.needs.cells[buffer], places.needs
     room = occupancy.room(occupancy.taken_between(life.start, life.end), cells)
-    if room:
-        places.take(buffer, life, _position(occupancy, room, cells, places.needs.fixed[buffer]), cells)
-    return bool(room)
+    if not room:
+        return False
+    of_twins = (places.offsets[twin] // needs.cell for twin in twins if twin in places.offsets)
+    position = next((position for position in of_twins if room >> position & 1), None)
+    if position is None:
+        position = _position(occupancy, room, cells, needs.fixed[buffer])
+    places.take(buffer, life, position, cells)
+    return True
 
 
 def _position(occupancy: Occupancy, room: int, cells: int, life: Lifetime) -> int:
