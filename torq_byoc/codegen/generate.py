@@ -98,7 +98,8 @@ def generate(
 
 
 _OCCUPYING = frozenset({"in-place"})
-"""Passes by which buffers live longer than the schedule counts on: given up where there is no room for that."""
+"""Passes by which buffers may live longer than the schedule counts on (it does for parts of concatenations inside
+groups): given up where there is no room for that."""
 
 
 @dataclass(frozen=True)

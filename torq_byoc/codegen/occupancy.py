@@ -105,20 +105,6 @@ class Occupancy:
                 low = middle + 1
         return found
 
-    def free_since(self, first: int, last: int, floor: int, mask: int) -> int | None:
-        """The earliest slot, from ``floor`` on, such that cells are free from it to ``last``; None when they are not
-        even from ``first`` on.
-
-        Args:
-            first, last, floor: slots.
-            mask: the cells (``span``).
-        """
-        if self.taken_between(first, last) & mask:
-            return None
-        while first > floor and not self.taken(first - 1) & mask:
-            first -= 1
-        return first
-
     def longest_room(self, taken: int) -> int:
         """Cells of the longest free stretch, given a mask of taken cells."""
         return _longest_room(self._all ^ taken)
