@@ -233,7 +233,7 @@ def test_the_fastest_chain_wins_where_the_sum_of_prices_misleads(monkeypatch: py
 def test_the_fastest_chain_loses_harmlessly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rivals, "UNEVEN", 0)
     _plan_for_all_of_the_memory(monkeypatch)
-    graph = _with_head(2, 32, 6, 256)
+    graph = _with_head(2, 24, 6, 320)
     (_, faster), (chain, slower) = (_planned(graph, p) for p in (Scheduler.best, _chained))
     assert chain.expected < _planned(graph, Scheduler.best)[0].expected and slower > faster
     assert _cycles(graph, Options()) == faster
@@ -263,7 +263,7 @@ def test_in_larger_programs_a_chain_must_promise_more(
 
 def test_plans_for_less_memory_win_in_a_small_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last layer's weights take most of the time: in less LRAM its last tile, which nothing hides, is smaller."""
-    graph = _with_head(6, 16, 4, 256)
+    graph = _with_head(2, 16, 4, 320)
     fastest = _cycles(graph, Options())
     _plan_for_all_of_the_memory(monkeypatch)
     assert fastest < 0.98 * _cycles(graph, Options())

@@ -17,12 +17,13 @@ from torq_byoc.schedules.record import DecisionRecord, NodeDecision
 CONFIG = NpuConfig()
 
 
-def table() -> OpGraph:
+def table(rows: int = 320, columns: int = 320) -> OpGraph:
     builder = GraphBuilder("table")
-    x = builder.input("x", (1, 1, 320, 320), DType.INT8)
+    shape = (1, 1, rows, columns)
+    x = builder.input("x", shape, DType.INT8)
     entries = np.stack([np.arange(-256, 256), np.zeros(512)], axis=1).astype(np.int16)
     attrs = {"table": entries, "out_zero_point": 3}
-    builder.output(builder.emit("table", [x], (1, 1, 320, 320), DType.INT8, attrs=attrs, rescale=single(128, 0, 0)))
+    builder.output(builder.emit("table", [x], shape, DType.INT8, attrs=attrs, rescale=single(128, 0, 0)))
     return builder.finish()
 
 
@@ -35,6 +36,11 @@ def stem() -> OpGraph:
 @pytest.mark.parametrize("rows, columns", [(160, 64), (320, 23), (64, 320), (16, 320)])
 def test_equal_programs_of_tables_are_loaded_for_the_first_tiles_alone(rows: int, columns: int) -> None:
     assert_estimated(table(), NodeDecision((1, 1, rows, columns), (2, 3, 0, 1), 2, 2), 0.08)
+
+
+@pytest.mark.parametrize("rows, columns", [(10, 8), (25, 64), (30, 8), (16, 64), (8, 64)])
+def test_so_are_those_of_many_tiles(rows: int, columns: int) -> None:
+    assert_estimated(table(1000, columns), NodeDecision((1, 1, rows, columns), (0, 1, 2, 3), 2, 2), 0.15)
 
 
 @pytest.mark.parametrize("channels, rows, order", [(4, 24, (2, 1, 3, 0)), (4, 12, (2, 1, 3, 0)), (4, 16, (1, 2, 3, 0))])

@@ -167,8 +167,7 @@ def test_pipeline_hides_the_shorter_stages_when_double_buffered() -> None:
 
 
 def test_tiles_follow_one_another_each_with_its_own_work() -> None:
-    """12 rows and 4 rows of 4 channels, twice: rows of the image come with the first channels.  Programs weigh beside
-    what such tiles load, and the LRAM is as good as empty: two tiles load them and one of the other size."""
+    """12 rows and 4 rows of 4 channels, twice: rows of the image come with the first channels."""
     graph = residual(size=16, channels=8, blocks=1)
     config = NpuConfig()
     model = NodeModel(graph, next(node for node in graph.nodes if node.name == "b0_a"), config)
@@ -182,9 +181,8 @@ def test_tiles_follow_one_another_each_with_its_own_work() -> None:
     assert cost.slices == sum(one.cycles for one in work)
     image = float(moved.refilled[0])
     rest = (float(moved.in_bytes[0]) - float(moved.first_in[0]) - image) / (16 * 16 * 8 - 4 * 12 * 16)
-    programs = [one.program_bytes * 3 / 4 for one in work]
-    loads = [rest * tile.size + nbytes for tile, nbytes in zip(tiles, programs, strict=True)]
-    loads[0] = float(moved.first_in[0]) + programs[0]
+    loads = [rest * tile.size + one.program_bytes for tile, one in zip(tiles, work, strict=True)]
+    loads[0] = float(moved.first_in[0]) + work[0].program_bytes
     loads[2] += image
     stores = [tile.size / rate for tile in tiles]
     assert cost.cycles == pytest.approx(walk([load / rate for load in loads], [one.cycles for one in work], stores))

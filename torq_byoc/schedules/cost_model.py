@@ -53,8 +53,8 @@ EARLY_SHARE = 0.5
 """How much of what can be loaded beside the node before is taken to be: that node needs the channel as well."""
 
 
-HEAVY = 4
-"""Bytes that a tile loads over those of its programs, up to which these weigh: tables do, other programs hardly."""
+HEAVY = 2048
+"""Bytes of a slice program that weigh beside those of tiles: tables do, other programs hardly."""
 
 
 @dataclass(frozen=True)
@@ -236,13 +236,12 @@ def _programs_loaded(
 ) -> float:
     """The share of its tiles that load programs of a node that has the LRAM to itself.
 
-    Where that has room, tiles take the places of those before the last one in turn, and programs that weigh beside what
-    tiles load come out equal (``share_programs``): the first two tiles load them, and one of every other size.
+    Where that has room, tiles take the places of those before the last one in turn, and large programs come out equal
+    (``share_programs``, ``twins``): the first two tiles load them, and one of every other size.
     """
-    steps, program_bytes = int(moved.tiles[0]), max(cost.program_bytes for cost in work.values())
+    steps, heavy = int(moved.tiles[0]), all(cost.program_bytes >= HEAVY * cost.jobs for cost in work.values())
     roomy = int(moved.demand(depth)[0]) * 2 <= config.lram_usable
-    repeating = roomy and program_bytes * HEAVY >= float(moved.in_bytes[0]) / steps
-    return min(1.0, (1 + len(work)) / steps) if repeating else 1.0
+    return min(1.0, (1 + len(work)) / steps) if heavy and roomy else 1.0
 
 
 def _loops_of_a_run(counts: Sequence[int], order: Sequence[int], moved: Traffic) -> int:
