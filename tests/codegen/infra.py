@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 
 import numpy as np
 
 from torq_byoc.codegen.generate import GeneratedProgram, generate
+from torq_byoc.codegen.hl import RunProgram
+from torq_byoc.codegen.prefetch import OrderedProgram
 from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph, Rescale
 from torq_byoc.kernels.reference import evaluate
@@ -86,6 +89,18 @@ def residual_graph(seed: int, channels: int = 16, size: int = 19) -> OpGraph:
     total = addition(builder, second, x, "shortcut")
     builder.output(convolution(builder, rng, total, 2 * channels - 3, 3, 2, 1, "down"))
     return builder.finish()
+
+
+def check_places(program: RunProgram, ordered: OrderedProgram, config: NpuConfig) -> None:
+    """No two buffers of an order share a byte of LRAM at one time."""
+    places = [
+        (offset, offset + program.buffers[buffer].nbytes, ordered.lifetimes[buffer])
+        for buffer, offset in ordered.offsets.items()
+    ]
+    assert all(end <= config.lram_usable for _, end, _ in places)
+    for (low, high, life), (other_low, other_high, other) in itertools.combinations(places, 2):
+        apart = high <= other_low or other_high <= low
+        assert apart or life.end < other.start or other.end < life.start
 
 
 def check_program(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import pytest
-from codegen.infra import residual_graph
+from codegen.infra import check_places, residual_graph
 
 from torq_byoc.codegen.arrangements import ARRANGEMENTS, arranged, order_cycles, order_dependencies
 from torq_byoc.codegen.build import build
@@ -37,14 +36,7 @@ def test_no_two_buffers_share_a_byte_at_one_time(seed):
     orders = list(arranged(program, CONFIG, Early(), clean_copies(program)))
     assert 1 < len(orders) <= len(ARRANGEMENTS) + 3  # with those by bytes
     for ordered in orders:
-        places = {
-            buffer: (offset, offset + program.buffers[buffer].nbytes, ordered.lifetimes[buffer])
-            for buffer, offset in ordered.offsets.items()
-        }
-        assert all(end <= CONFIG.lram_usable for _, end, _ in places.values())
-        for (low, high, life), (other_low, other_high, other) in itertools.combinations(places.values(), 2):
-            apart = high <= other_low or other_high <= low
-            assert apart or life.end < other.start or other.end < life.start
+        check_places(program, ordered, CONFIG)
 
 
 @pytest.mark.parametrize("seed", range(4))

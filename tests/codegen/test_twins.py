@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from codegen.infra import heavy_tailed
+from codegen.infra import check_places, heavy_tailed
 
 from torq_byoc.codegen import generate as stage
 from torq_byoc.codegen.arrangements import arranged_by_twins
@@ -86,12 +84,5 @@ def test_buffers_in_one_place_are_never_there_at_one_time(lram: str) -> None:
     program = with_programs(improved, graph, config)
     ordered = arranged_by_twins(program, config, Early(), clean_copies(program), CallImages(program, graph, config))
     assert ordered is not None
-    places = [
-        (offset, offset + program.buffers[buffer].nbytes, ordered.lifetimes[buffer])
-        for buffer, offset in ordered.offsets.items()
-    ]
-    assert all(end <= config.lram_usable for _, end, _ in places)
-    for (low, high, life), (other_low, other_high, other) in itertools.combinations(places, 2):
-        apart = high <= other_low or other_high <= low
-        assert apart or life.end < other.start or other.end < life.start
+    check_places(program, ordered, config)
     exact(graph, config)

@@ -34,10 +34,9 @@ def branches(axis: int = 1, repeated: bool = False) -> OpGraph:
     return builder.finish()
 
 
-def in_bands(graph: OpGraph, rows: int, resident: tuple[str, ...] = ()) -> DecisionRecord:
+def in_bands(graph: OpGraph, rows: int) -> DecisionRecord:
     names = tuple(node.name for node in graph.nodes)
-    group = GroupDecision(names, 2, rows, (1,) * len(names), 2)
-    return DecisionRecord(resident=dict.fromkeys(resident, True), groups=(group,))
+    return DecisionRecord(groups=(GroupDecision(names, 2, rows, (1,) * len(names), 2),))
 
 
 @pytest.mark.parametrize("rows", [4, 7, 10, 28])
@@ -59,6 +58,24 @@ def test_parts_that_do_not_lie_dense_in_the_whole_are_copied(axis: int, repeated
     graph = branches(axis, repeated)
     assert whole_segment(graph, CONFIG).joining == ()
     run_exact(graph, schedule(graph, CONFIG), CONFIG)
+
+
+def test_what_is_put_together_twice_has_one_place() -> None:
+    """The second concatenation copies what lies in the first one."""
+    builder = GraphBuilder("twice")
+    image = builder.input("image", (1, 16, 28, 28), DType.INT8)
+    a, b, c = (add_conv(builder, image, 32, kernel=1, name=name) for name in "abc")
+    shape, attrs = (1, 64, 28, 28), {"axis": 1}
+    joined = [builder.emit("concat", pair, shape, DType.INT8, attrs=attrs, hint="join") for pair in ([a, b], [a, c])]
+    builder.output(builder.emit("maximum", joined, shape, DType.INT8))
+    graph = builder.finish()
+    (first,) = whole_segment(graph, CONFIG).joining
+    assert graph.nodes[first].inputs == (a, b)
+    plan = schedule(graph, CONFIG, overrides=in_bands(graph, 7))
+    generated = run_exact(graph, plan, CONFIG)
+    work = max(cycles for track, cycles in generated.timeline.busy.items() if track.startswith("slice"))
+    choice = GroupSpace(whole_segment(graph, CONFIG), CONFIG, CostWeights()).priced(plan.record.groups[0], frozenset())
+    assert choice is not None and work <= choice.flow.work <= 1.2 * work
 
 
 def test_bands_of_what_lies_in_lram_as_a_whole_are_copied() -> None:

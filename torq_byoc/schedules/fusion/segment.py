@@ -103,8 +103,14 @@ class Segment:
     @cached_property
     def joining(self) -> tuple[int, ...]:
         """Nodes that only put together what others of the segment make, one part after the other: each of them can be
-        made in its place."""
-        return tuple(filter(self._only_joins, range(len(self.nodes))))
+        made in its place, of which it has one."""
+        found: list[int] = []
+        placed: set[str] = set()
+        for position, names in enumerate(self.names):
+            if self._only_joins(position) and placed.isdisjoint(names):
+                found.append(position)
+                placed.update(names)
+        return tuple(found)
 
     def _only_joins(self, position: int) -> bool:
         model, names = self.models[position], self.names[position]
