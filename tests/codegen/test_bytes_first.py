@@ -115,7 +115,7 @@ def test_long_programs_are_not_searched_and_fitted_in_few_ways(needs: Needs, mon
         ("_searched", 16, 40, 24, 0.85),
         ("_searched", 24, 32, 32, 0.87),
         ("_fitted", 32, 32, 24, 0.9),
-        ("_fitted", 48, 48, 32, 0.85),
+        ("_fitted", 48, 48, 32, 0.97),
     ],
 )
 def test_loads_wait_less_than_with_places_by_use(

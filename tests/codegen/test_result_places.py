@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import cast
+
 import pytest
 from codegen.infra import residual_graph
 
 from torq_byoc.codegen.build import build
+from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.passes import passes_for, run_passes
 from torq_byoc.codegen.placement import Arrangement, Early, Placement, Relief
 from torq_byoc.codegen.programs import with_programs
-from torq_byoc.codegen.result_places import ResultPlacer, lingering_results
+from torq_byoc.codegen.result_places import ResultPlacer, lingering_results, swept_further
 from torq_byoc.npu_model.presets import preset
 from torq_byoc.schedules.plan import schedule
 
 CONFIG = preset("lram64")
 IN_ORDER, FILLING = Arrangement(), Arrangement(into_gaps=True)
+
+
+class StoredResults:
+    """Stored results by number: when they are needed last, until when they should stay, cells."""
+
+    def __init__(self, results: Mapping[int, tuple[int, int, int]]) -> None:
+        self.fixed = {buffer: Lifetime(end, end) for buffer, (end, _, _) in results.items()}
+        self.lingering = {buffer: until for buffer, (_, until, _) in results.items()}
+        self.cells = {buffer: cells for buffer, (_, _, cells) in results.items()}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +42,7 @@ def needs() -> Needs:
 
 def test_attempts_find_what_they_find_alone(needs: Needs) -> None:
     together = ResultPlacer(needs, CONFIG.lram_usable)
-    for relief in (Relief(), Relief(punctual=frozenset({3})), Relief(swept=frozenset(range(4))), Relief()):
+    for relief in (Relief(), Relief(punctual=frozenset({3})), Relief(swept=dict.fromkeys(range(4), 0)), Relief()):
         for arrangement in (IN_ORDER, FILLING, IN_ORDER):
             alone = Placement(ResultPlacer(needs, CONFIG.lram_usable), relief)
             again = Placement(together, relief)
@@ -39,11 +52,24 @@ def test_attempts_find_what_they_find_alone(needs: Needs) -> None:
 
 
 def test_no_result_lingers_in_a_step_that_is_swept(needs: Needs) -> None:
-    assert lingering_results(needs, frozenset()) == frozenset(needs.lingering)
+    assert lingering_results(needs, {}) == frozenset(needs.lingering)
     for step in range(needs.steps):
-        staying = lingering_results(needs, frozenset({step}))
+        staying = lingering_results(needs, {step: 0})
         over = {b for b, until in needs.lingering.items() if needs.fixed[b].end <= step <= until}
         assert staying == frozenset(needs.lingering) - over
+
+
+def test_small_results_linger_where_large_ones_make_room() -> None:
+    """A step with results of 40, 24 and 16 cells: first those of more than 20 go, then the last one, and what lingers
+    in other steps stays."""
+    needs = cast(Needs, StoredResults({0: (0, 2, 40), 1: (1, 3, 24), 2: (1, 2, 16), 3: (5, 6, 90)}))
+    swept: Mapping[int, int] = {}
+    left = []
+    for _ in range(3):
+        swept = swept_further(needs, swept, {2})
+        left.append(sorted(lingering_results(needs, swept)))
+    assert left == [[2, 3], [3], [3]]
+    assert swept_further(needs, swept, {2}) == swept, "nothing lingers there any more"
 
 
 def test_results_without_room_name_when_they_are_needed(needs: Needs) -> None:

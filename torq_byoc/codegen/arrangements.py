@@ -8,6 +8,7 @@ timed on their loads, slice programs and stores alone, until one is as fast as i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from torq_byoc.codegen.bytes_first import orders_by_bytes
 from torq_byoc.codegen.call_images import CallImages
@@ -23,10 +24,17 @@ from torq_byoc.errors import LramOverflowError
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.isa import DMA_IN, WaitFor
 
-ARRANGEMENTS = (PLAIN, Arrangement(into_gaps=True), Arrangement(into_gaps=True, largest_first=True))
+ARRANGEMENTS = (
+    PLAIN,
+    Arrangement(into_gaps=True, linger_last=True),
+    Arrangement(into_gaps=True),
+    Arrangement(into_gaps=True, largest_first=True),
+)
 BY_TWINS = Arrangement(into_gaps=True, by_twins=True)
-RIVAL_WORK = 20_000
-"""Ops that attempts at an arrangement may place together where another one fits already: of more ops there are none."""
+RIVAL_OPS = 10_000
+"""Of a program with more, no other arrangement is tried where one fits."""
+RIVAL_WORK = 40_000
+"""Ops that attempts at an arrangement may place together where another one fits already."""
 WAITING = 0.8
 """Share of the cycles in which the channel loads, from which on fewer bytes of slice programs save time."""
 CLOSE = 1.005
@@ -48,14 +56,15 @@ def arranged(
         LramOverflowError: nothing fits even without early loads.
     """
     results = ResultPlacer(Needs.of(program, config, copies), config.lram_usable)
-    rival_attempts = min(MAX_ATTEMPTS, RIVAL_WORK // max(1, len(program.ops)))
+    rival_attempts = _rival_attempts(program)
     for early in dict.fromkeys((allowed, PUNCTUAL)):
-        found = False
+        found, same = False, None
         for arrangement in ARRANGEMENTS if early.across_nodes else (PLAIN,):
             attempts = rival_attempts if found else MAX_ATTEMPTS
-            ordered = order(results, early, arrangement, attempts) if attempts else None
+            ordered = order(results, early, arrangement, attempts) if attempts and arrangement != same else None
             if ordered is not None:
                 found = True
+                same = replace(arrangement, linger_last=False) if ordered.whole else None
                 yield ordered
         if found and early.across_nodes:
             yield from orders_by_bytes(results, early)
@@ -77,12 +86,18 @@ def arranged_by_twins(
     None where no two calls are alike, no room is found, loads may not be early, or the program is large: there slices
     seldom wait for programs.  Arguments as of ``arranged``, and the images of the program's calls.
     """
-    attempts = min(MAX_ATTEMPTS, RIVAL_WORK // max(1, len(program.ops)))
+    attempts = _rival_attempts(program)
     twins = Twins.of(program, calls) if attempts and allowed.across_nodes else NO_TWINS
     if not twins.kept:
         return None
     results = ResultPlacer(Needs.of(program, config, copies, twins), config.lram_usable)
     return order(results, allowed, BY_TWINS, attempts)
+
+
+def _rival_attempts(program: RunProgram) -> int:
+    """Attempts at an arrangement where another one fits already."""
+    ops = max(1, len(program.ops))
+    return min(MAX_ATTEMPTS, RIVAL_WORK // ops) if ops <= RIVAL_OPS else 0
 
 
 def order_dependencies(ordered: OrderedProgram) -> Dependencies:

@@ -26,7 +26,7 @@ from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.occupancy import highest
 from torq_byoc.codegen.placement import MAX_LOOKAHEAD, Early, can_serve
 from torq_byoc.codegen.prefetch import OrderedProgram, ordered_program
-from torq_byoc.codegen.result_places import Places, ResultPlacer, ResultPlaces, lingering_results
+from torq_byoc.codegen.result_places import Places, ResultPlacer, ResultPlaces, lingering_results, swept_further
 
 SEARCHED_SHARES = (0.99, 0.94)
 """Of the LRAM, the most that loads may fill where offsets are searched for: the first for which that succeeds."""
@@ -48,7 +48,7 @@ class Fit:
     most_ops: int
 
 
-FITS = (Fit(0.95, 1 << 30, 2_000), Fit(1.0, 16, 8_000))
+FITS = (Fit(0.95, 1 << 30, 2_000), Fit(1.0, 16, 10_000), Fit(1.0, 2, 10_000), Fit(0.95, 4, 10_000))
 SEARCH_EFFORT = 1
 FITTING_ATTEMPTS = 20
 SEARCHED_OPS = 900
@@ -138,7 +138,7 @@ def slots_by_bytes(needs: Needs, results: Places, capacity: int, early: Early) -
 def _searched(results: ResultPlacer, early: Early) -> OrderedProgram | None:
     """An order for which a search for all buffers together finds offsets."""
     needs = results.needs
-    placed = _placed(results, early, frozenset())
+    placed = _placed(results, early, {})
     if placed.failed is not None:
         return None
     for share in SEARCHED_SHARES:
@@ -160,7 +160,7 @@ def _fitted(results: ResultPlacer, early: Early, fit: Fit) -> OrderedProgram | N
     needs = results.needs
     capacity = int(fit.share * results.capacity) // needs.cell
     first_uses = {fetch.buffer: fetch.first_use for fetch, _ in needs.fetches}
-    swept: frozenset[int] = frozenset()
+    swept: Mapping[int, int] = {}
     urgent: dict[int, int] = {}
     for attempt in range(FITTING_ATTEMPTS):
         placed = _placed(results, early, swept)
@@ -179,11 +179,11 @@ def _fitted(results: ResultPlacer, early: Early, fit: Fit) -> OrderedProgram | N
         if failed is None:
             return ordered_program(needs, issued, slots.reused, places.lifetimes, places.offsets)
         urgent[failed] = -1 - attempt
-        swept |= frozenset(range(first_uses[failed], slots.lifetimes[failed].end + 1))
+        swept = swept_further(needs, swept, {*range(first_uses[failed], slots.lifetimes[failed].end + 1)})
     return None
 
 
-def _placed(results: ResultPlacer, early: Early, swept: frozenset[int]) -> ResultPlaces:
+def _placed(results: ResultPlacer, early: Early, swept: Mapping[int, int]) -> ResultPlaces:
     """Results where those that take the most for the longest time come first; some linger where tiles overlap."""
     lingering = lingering_results(results.needs, swept) if early.across_tiles else frozenset()
     return results.placed(lingering, largest_first=True)

@@ -102,14 +102,8 @@ def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[
     While its node has a next tile (a fused group runs its other nodes in between), until the slot of that tile, which
     has another place; behind the last one, until the store is done.
     """
-    steps: dict[str, list[int]] = {}
-    maker: dict[int, str] = {}
-    for op in program.ops:
-        if type(op) is SliceRun:
-            own = steps.setdefault(op.node, [])
-            if not own or own[-1] != op.step:
-                own.append(op.step)
-            maker[op.invocation.output.buffer] = op.node
+    steps = steps_by_node(program)
+    maker = {op.invocation.output.buffer: op.node for op in program.ops if type(op) is SliceRun}
     lingering = {}
     for store, done in _stores_with_end(program):
         buffer = store.source.buffer
@@ -120,6 +114,17 @@ def lingering_until(program: RunProgram, fixed: Mapping[int, Lifetime]) -> dict[
             if until > end:
                 lingering[buffer] = until
     return lingering
+
+
+def steps_by_node(program: RunProgram) -> dict[str, list[int]]:
+    """The steps in which slices run a node, by its name."""
+    steps: dict[str, list[int]] = {}
+    for op in program.ops:
+        if type(op) is SliceRun:
+            own = steps.setdefault(op.node, [])
+            if not own or own[-1] != op.step:
+                own.append(op.step)
+    return steps
 
 
 def _stores_with_end(program: RunProgram) -> Iterator[tuple[Store, int]]:

@@ -15,6 +15,7 @@ from torq_byoc.codegen.lifetimes import (
     fixed_lifetimes,
     lingering_until,
     ready_slot,
+    steps_by_node,
     stores_by_buffer,
 )
 from torq_byoc.codegen.twins import NO_TWINS, Twins
@@ -44,6 +45,7 @@ class Needs:
         lingering: for every stored result the slot until which it should stay for its transfer.
         fetched: the same by buffer.
         twins: of operands of calls that are alike; none where they shall not be placed alike.
+        tiles_of: by the first step of a node, all of its steps.
     """
 
     program: RunProgram
@@ -58,6 +60,7 @@ class Needs:
     lingering: Mapping[int, int]
     fetched: Mapping[int, Fetch]
     twins: Twins
+    tiles_of: Mapping[int, Sequence[int]]
 
     @classmethod
     def of(
@@ -86,6 +89,7 @@ class Needs:
             lingering_until(program, fixed),
             {fetch.buffer: fetch for fetch in fetches},
             twins,
+            {steps[0]: steps for steps in steps_by_node(program).values()},
         )
 
 

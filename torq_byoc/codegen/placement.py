@@ -9,13 +9,14 @@ order is the business of ``load_queue``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torq_byoc.codegen.lifetimes import Fetch, Lifetime
 from torq_byoc.codegen.load_queue import FillingGaps, InOrder, Waiting
 from torq_byoc.codegen.needs import Needs
 from torq_byoc.codegen.occupancy import Opening, highest, span
-from torq_byoc.codegen.result_places import Places, ResultPlacer, lingering_results
+from torq_byoc.codegen.result_places import Places, ResultPlacer, lingering_results, swept_further
 
 MAX_LOOKAHEAD = 96
 
@@ -47,20 +48,22 @@ class Arrangement:
         into_gaps: loads may be issued before others that are used earlier but have to wait for a store.
         largest_first: results are placed in the order of bytes times slots, not of slots alone.
         by_twins: operands take the places of their twins where these are free in time, so that programs come out equal.
+        linger_last: results stop to linger only where giving up early loads does not make enough room.
     """
 
     into_gaps: bool = False
     largest_first: bool = False
     by_twins: bool = False
+    linger_last: bool = False
 
 
 @dataclass(frozen=True)
 class Relief:
-    """Where earlier attempts ran out of room: steps whose loads are not issued early, steps in which no stored result
-    lingers, and buffers that are loaded although a copy was there."""
+    """Where earlier attempts ran out of room: steps whose loads are not issued early, cells of the largest stored
+    result that may linger in a step, and buffers that are loaded although a copy was there."""
 
     punctual: frozenset[int] = frozenset()
-    swept: frozenset[int] = frozenset()
+    swept: Mapping[int, int] = field(default_factory=dict)
     anew: frozenset[int] = frozenset()
 
 
@@ -86,7 +89,7 @@ class Placement:
     def __init__(self, results: ResultPlacer, relief: Relief) -> None:
         self.results, self.needs, self.relief = results, results.needs, relief
         self.places = Places.none(results.needs, results.capacity)
-        self.failed = Lifetime(0, 0)
+        self.failed, self.failed_node = Lifetime(0, 0), -1
         self.fetched: dict[int, int] = {}
         self.reused: dict[int, int] = {}
         self.reserved: dict[int, tuple[int, int]] = {}
@@ -106,7 +109,7 @@ class Placement:
                 continue
             opening = self._opening(fetch, ready, early, queue)
             if opening is None:
-                self.failed = Lifetime(fetch.first_use, fetch.last_use)
+                self.failed, self.failed_node = Lifetime(fetch.first_use, fetch.last_use), fetch.node_start
                 return None
             slots[fetch.buffer] = opening.slot
             self._fetch(fetch, opening)
@@ -115,25 +118,34 @@ class Placement:
                 self._keep(fetch.buffer)
         return slots
 
-    def relieved(self) -> Relief:
-        """What to give up after a failure: first the options of the failed buffer's own steps, then those of
-        the loads that are in its way."""
+    def relieved(self, *, linger_last: bool) -> Relief:
+        """What to give up after a failure, one after the other: results that linger in the failed buffer's steps, its
+        early loads (in this order or the other), those of the loads that are in its way.
+
+        What one tile of a node lacks its later tiles lack as well: all of them are relieved at once.
+        """
         known, failed = self.relief, self.failed
-        punctual = known.punctual | {failed.start}
-        swept = known.swept | frozenset(range(failed.start, failed.end + 1))
-        if (punctual, swept) == (known.punctual, known.swept):
-            beside = (
-                b
-                for b in self.fetched
-                if self.places.lifetimes[b].start <= failed.end and self.places.lifetimes[b].end >= failed.start
-            )
-            punctual |= {self.fetched[buffer] for buffer in beside}
-        kept = {
-            buffer
-            for buffer, holder in self.reused.items()
-            if self.places.lifetimes[holder].start <= failed.end and self.places.lifetimes[holder].end >= failed.start
-        }
-        return Relief(punctual, swept, known.anew | kept)
+
+        def in_the_way(buffer: int) -> bool:
+            life = self.places.lifetimes[buffer]
+            return life.start <= failed.end and life.end >= failed.start
+
+        anew = known.anew | {buffer for buffer, holder in self.reused.items() if in_the_way(holder)}
+        starts = self._tiles_from(failed.start)
+        until = max(failed.end, *starts)
+        steps = {step for at in starts for step in range(at, min(at + failed.end - failed.start, until) + 1)}
+        swept = swept_further(self.needs, known.swept, steps)
+        punctual = known.punctual | starts
+        fewer, later = Relief(known.punctual, swept, anew), Relief(punctual, known.swept, anew)
+        for less in (later, fewer) if linger_last else (fewer, later):
+            if (less.punctual, less.swept) != (known.punctual, known.swept):
+                return less
+        beside = {use for buffer, use in self.fetched.items() if in_the_way(buffer)}
+        return Relief(punctual | beside, swept, anew)
+
+    def _tiles_from(self, first: int) -> frozenset[int]:
+        """The first step of the failed buffer, and those of the later tiles of its node."""
+        return frozenset({first, *(step for step in self.needs.tiles_of.get(self.failed_node, ()) if step > first)})
 
     def _reuse(self, fetch: Fetch) -> bool:
         """Let the copy that another node left stay until the fetch is needed, if its place is free for so long."""

@@ -8,7 +8,7 @@ buffering, and with it the place of its own that a next result has), and those t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torq_byoc.codegen.hl import Load, Op, RunProgram, SliceRun, Store
 from torq_byoc.codegen.lifetimes import Lifetime
@@ -38,13 +38,20 @@ class EarlyLoads:
 
 @dataclass(frozen=True, eq=False)
 class OrderedProgram:
-    """Ops in their final linear order, the lifetime and LRAM offset (bytes) of every LRAM buffer, and which loads run
-    ahead."""
+    """Ops in their final linear order.
+
+    Attributes:
+        program: the ops.
+        lifetimes, offsets: slots and LRAM offset (bytes) of every LRAM buffer.
+        ahead: which loads run ahead.
+        whole: whether nothing optional was given up for lack of room.
+    """
 
     program: RunProgram
     lifetimes: Mapping[int, Lifetime]
     offsets: Mapping[int, int]
     ahead: EarlyLoads
+    whole: bool = False
 
 
 def order(
@@ -74,8 +81,9 @@ def order(
         slots = placement.place(early, arrangement)
         if slots is not None:
             places = placement.places
-            return ordered_program(results.needs, slots, placement.reused, places.lifetimes, places.offsets)
-        more = placement.relieved()
+            found = ordered_program(results.needs, slots, placement.reused, places.lifetimes, places.offsets)
+            return replace(found, whole=relief == Relief())
+        more = placement.relieved(linger_last=arrangement.linger_last)
         if more == relief:
             return None
         relief = more

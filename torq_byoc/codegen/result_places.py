@@ -6,7 +6,7 @@ they agree on which results linger for their transfers and on the order: these a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from torq_byoc.codegen.clean_copies import Content
@@ -112,12 +112,43 @@ class ResultPlacer:
         return ResultPlaces(places, None)
 
 
-def lingering_results(needs: Needs, swept: frozenset[int]) -> frozenset[int]:
-    """The stored results that may linger where none does in some steps."""
+def lingering_results(needs: Needs, swept: Mapping[int, int]) -> frozenset[int]:
+    """The stored results that may linger, given how many cells one that lingers in a step may have at most, for the
+    steps with such a limit."""
     ends: Mapping[int, int] = needs.lingering
     if not swept:
         return frozenset(ends)
-    return frozenset([b for b, until in ends.items() if swept.isdisjoint(range(needs.fixed[b].end, until + 1))])
+    return frozenset(
+        [
+            buffer
+            for buffer, until in ends.items()
+            if all(needs.cells[buffer] <= swept.get(step, needs.cells[buffer]) for step in _times(needs, buffer))
+        ]
+    )
+
+
+def swept_further(needs: Needs, swept: Mapping[int, int], steps: Set[int]) -> Mapping[int, int]:
+    """Limits with which less lingers in some steps, if anything does: nothing of more than half the cells of the
+    largest result that lingers there.
+
+    A small result that has to make room is seldom what was missing, and the next step waits for its store.
+
+    Args:
+        needs: of the program.
+        swept: the limits so far.
+        steps: in which there is too little room.
+    """
+    lingering = lingering_results(needs, swept)
+    sizes = [needs.cells[buffer] for buffer in lingering if not steps.isdisjoint(_times(needs, buffer))]
+    if not sizes:
+        return swept
+    limit = max(sizes) // 2
+    return {**swept, **{step: min(limit, swept.get(step, limit)) for step in steps}}
+
+
+def _times(needs: Needs, buffer: int) -> range:
+    """The slots in which a stored result lingers, and the last one in which it is needed."""
+    return range(needs.fixed[buffer].end, needs.lingering[buffer] + 1)
 
 
 def _rank(needs: Needs, *, largest_first: bool) -> Callable[[int], tuple[int, ...]]:
