@@ -31,20 +31,22 @@ def unit(
     *steps: tuple[float, float, float],
     constants: float = 0,
     largest: float = 0,
-    share: float = 0,
+    shares: tuple[float, ...] = (),
+    along: int = -1,
     room: float = math.inf,
     extra: float = 0,
 ) -> Unit:
-    return Unit(Flow.of_steps(steps), constants, largest, share, room, len(steps), extra)
+    return Unit(Flow.of_steps(steps), constants, largest, shares, along, room, len(steps), extra)
 
 
 @st.composite
 def units(draw: st.DrawFn) -> Unit:
     steps = draw(STEPS)
     constants = draw(st.integers(0, sum(load for load, _, _ in steps)))
-    largest, share = draw(st.integers(0, constants)), draw(st.sampled_from([0, 0.25, 1]))
+    largest, shares = draw(st.integers(0, constants)), draw(st.sampled_from([(), (0.25, 0.5), (1.0, 1.0), (1.0, 0.25)]))
+    along = draw(st.integers(-1, 1))
     room, extra = draw(st.integers(0, 120)), draw(st.integers(0, 40))
-    return unit(*steps, constants=constants, largest=largest, share=share, room=room, extra=extra)
+    return unit(*steps, constants=constants, largest=largest, shares=shares, along=along, room=room, extra=extra)
 
 
 @given(st.lists(STEPS, min_size=1, max_size=5))
@@ -71,30 +73,37 @@ def test_a_transfer_that_has_no_room_as_a_whole_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "cycles"),
+    ("shares", "cycles"),
     [
-        pytest.param(0, 1010 + 40 + 5, id="nothing from XRAM: its store follows the first one's"),
-        pytest.param(1, 1010 + 40 + 20 + 5 + 5, id="all of it: 20 of 100 cycles of loads come after the store"),
+        pytest.param((), 1010 + 40 + 5, id="nothing from XRAM: its store follows the first one's"),
+        pytest.param((1.0,), 1010 + 40 + 20 + 5 + 5, id="all of it: 20 of 100 cycles of loads come after the store"),
     ],
 )
 def test_what_goes_through_xram_is_stored_before_it_is_loaded_and_constants_need_not_wait(
-    share: float, cycles: int
+    shares: tuple[float, ...], cycles: int
 ) -> None:
-    second = unit((100, 5, 5), constants=80, largest=80, share=share)
+    second = unit((100, 5, 5), constants=80, largest=80, shares=shares)
     assert chained([unit((10, 1000, 40)), second]).cycles == cycles
 
 
 def test_a_part_of_a_tensor_is_loaded_when_that_part_is_stored() -> None:
     """Ten equal steps, each stored as it is made, and ten that read a tenth each: only the last waits for all."""
     first = unit(*[(0, 100, 20)] * 10)
-    assert chained([first, unit(*[(20, 2, 0)] * 10, share=0.1)]).cycles == 1020 + 20 + 2
-    assert chained([first, unit(*[(20, 2, 0)] * 10, share=1)]).cycles == 1020 + 200 + 2
+    assert chained([first, unit(*[(20, 2, 0)] * 10, shares=(1.0, 0.1))]).cycles == 1020 + 20 + 2
+    assert chained([first, unit(*[(20, 2, 0)] * 10, shares=(1.0, 1.0))]).cycles == 1020 + 200 + 2
+
+
+def test_a_part_that_cuts_another_axis_than_the_stores_waits_for_the_whole_tensor() -> None:
+    """Stored by channels, read by rows of all channels: the first rows are there when the last channels are."""
+    readers = unit(*[(20, 2, 0)] * 10, shares=(1.0, 0.1))
+    assert chained([unit(*[(0, 100, 20)] * 10, along=1), readers]).cycles == 1020 + 20 + 2
+    assert chained([unit(*[(0, 100, 20)] * 10, along=0), readers]).cycles == 1020 + 200 + 2
 
 
 def test_slices_wait_inside_a_unit_without_double_buffering() -> None:
     """Two bands one after the other: the second one's load of 30 cycles does not overlap with the first one's work."""
     bands = Flow.step(30, 100, 0).times(2, overlapping=False)
-    behind = Unit(bands, 0, 0, 0, math.inf, 2, 0)
+    behind = Unit(bands, 0, 0, (), -1, math.inf, 2, 0)
     assert chained([unit((0, 1000, 0)), behind]).cycles == 1000 + 100 + 30 + 100
 
 
@@ -111,7 +120,7 @@ def test_whatever_follows_a_beaten_plan_is_no_better_than_after_the_other(
     worse, better = chained(one), chained(other)
     both = Cut(
         *(
-            min(mine, its) if name == "room" else max(mine, its)
+            its if name == "along" else min(mine, its) if name == "room" else max(mine, its)
             for name, mine, its in ((n, getattr(worse, n), getattr(better, n)) for n in Cut.__struct_fields__)
         )
     )

@@ -46,18 +46,25 @@ def order_of(*tiles: tuple[int, ...], slack: float = 0.0) -> PricingOrder:
 
 def test_what_a_tile_needs_is_expected_of_those_with_its_plane_and_with_its_rows() -> None:
     order = order_of((8, 4, 12), (2, 4, 12), (8, 6, 12), (8, 4, 56), (8, 4, 12))
-    order.learn(0, {0: 800.0})
+    order.learn(0, {0: 800.0}, {0: 800.0})
     assert order.expected.tolist() == [800, 800, 800, 500, 800]
     assert order.least.tolist() == [800, 800, 500, 500, 800], "another plane may still turn out better"
-    order.learn(2, {0: 600.0})
+    order.learn(2, {0: 600.0}, {0: 600.0})
     assert order.expected.tolist() == [800, 800, 600, 500, 800], "what is known of the plane itself counts for more"
-    order.learn(1, {0: 700.0})
+    order.learn(1, {0: 700.0}, {0: 700.0})
     assert order.expected.tolist()[:2] == [800, 700], "what is known of the tile itself counts most"
+
+
+def test_remainders_tell_nothing_about_other_tiles_with_such_rows() -> None:
+    """Six of seven rows leave a tile of one, for which the slices take as long: of seven rows that is not expected."""
+    order = order_of((8, 6, 7), (8, 7, 7))
+    order.learn(0, {0: 900.0}, {0: 650.0})
+    assert order.expected.tolist() == [900, 650]
 
 
 def test_the_slices_may_take_as_much_longer_as_the_transfers_do() -> None:
     order = order_of((8, 4, 12), (2, 4, 12), slack=200.0)
-    order.learn(0, {0: 800.0})
+    order.learn(0, {0: 800.0}, {0: 800.0})
     assert order.expected.tolist() == [600, 600]
 
 
@@ -73,6 +80,20 @@ def test_a_convolution_gets_tiles_on_which_the_slices_lose_nothing(effort: int) 
     assert choice is not None
     whole = model.tile_cost(Region.whole(model.shape), None, model.streamed)
     assert choice.cost.cycles < 1.02 * whole.cycles / 2
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_small_planes_are_not_cut(kernel: int) -> None:
+    """7 x 7 pixels fill most of the lanes at once.  In two parts they take twice as long, which a price that scales the
+    smaller part by its pixels does not see, and dozens of such tilings load as little before their first step."""
+    builder = GraphBuilder("late")
+    builder.output(add_conv(builder, builder.input("image", (1, 192, 7, 7), DType.INT8), 320, kernel))
+    graph = builder.finish()
+    model = NodeModel(graph, graph.nodes[0], NpuConfig())
+    for residency in (Residency((True,), True), Residency((True,), False)):
+        choice = NodeSpace(model, residency, CostWeights(), 1).best(model.config.lram_usable)
+        assert choice is not None
+        assert choice.decision.tile[2:] == (7, 7), residency
 
 
 def test_a_tile_that_the_given_axis_does_not_divide_is_one_slice_s() -> None:

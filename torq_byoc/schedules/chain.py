@@ -26,7 +26,9 @@ class Unit(msgspec.Struct, frozen=True, eq=False, gc=False):
         flow: its pipeline, with all of its sequencer code.
         constants: cycles in which its first step loads constants and programs; at most all of its loads.
         largest: cycles of the largest transfer among those.
-        share: of the tensors that it reads from XRAM, what its first step needs, 0..1; 0 when it reads none.
+        shares: of the largest tensor that it reads from XRAM, what its first step needs along every axis, 0..1; empty
+            when it reads none.
+        along: axis of its result along which its stores move on; -1 for none.
         room: cycles of transfers in for which the LRAM has room beside it.
         steps: tiles, or bands and their nodes.
         extra: what the search adds to cycles.
@@ -35,10 +37,16 @@ class Unit(msgspec.Struct, frozen=True, eq=False, gc=False):
     flow: Flow
     constants: float
     largest: float
-    share: float
+    shares: tuple[float, ...]
+    along: int
     room: float
     steps: int
     extra: float
+
+    def share_of(self, along: int) -> float:
+        """Of a tensor that is stored along an axis, what has to be there for the first step: of one that is stored by
+        channels all of it, where the step needs a few rows of all channels."""
+        return self.shares[along] if 0 <= along < len(self.shares) else math.prod(self.shares)
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False):
@@ -48,6 +56,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
         loads, work: when the channel in and the slices are free.
         room: cycles of transfers in for which the LRAM has room until the slices are.
         storing, stores: when the first part of the last stored tensor is in XRAM, and when all of it is.
+        along: axis along which that tensor is stored; -1 for none.
         extra: what the search has added so far.
     """
 
@@ -56,6 +65,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     room: float = math.inf
     storing: float = 0.0
     stores: float = 0.0
+    along: int = -1
     extra: float = 0.0
 
     @property
@@ -85,18 +95,19 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
         begin, last = self.loads, -math.inf
         if unit.constants > self.room:
             begin = max(begin, self.work + unit.largest - unit.constants)
-        if unit.share:
-            begin = max(begin, self.storing + unit.share * (self.stores - self.storing) - unit.constants)
+        if unit.shares:
+            share = unit.share_of(self.along)
+            begin = max(begin, self.storing + share * (self.stores - self.storing) - unit.constants)
             last = self.stores + (flow.loads - unit.constants) / steps
         work = max(begin + flow.load_work, self.work + flow.work + waits, last + flow.work / steps)
         loads = max(begin + flow.loads, last, work - unit.room)
         extra = self.extra + unit.extra
         if not flow.stores:
-            return Cut(loads, work, unit.room, self.storing, self.stores, extra)
+            return Cut(loads, work, unit.room, self.storing, self.stores, self.along, extra)
         stores = max(begin + flow.through, self.work + flow.work_store, self.stores + flow.stores)
         stores = max(stores, last + (flow.work + flow.stores) / steps)
         storing = min(stores, work - flow.work + flow.work / steps)
-        return Cut(loads, work, unit.room, storing, stores, extra)
+        return Cut(loads, work, unit.room, storing, stores, unit.along, extra)
 
     def beaten_by(self, other: Cut) -> bool:
         """Whether whatever follows is no worse after the other one."""
@@ -106,6 +117,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
             and other.room >= self.room
             and other.storing <= self.storing
             and other.stores <= self.stores
+            and other.along == self.along
             and other.extra <= self.extra
         )
 

@@ -83,7 +83,8 @@ class Cost(msgspec.Struct, frozen=True, gc=False):
         demand: bytes of LRAM.
         tiles: steps.
         flow: its pipeline with all of its code; an array of one each where the estimate is not exact.
-        constants, share: of its first step, as ``chain.Unit`` has them; 0 where the estimate is not exact.
+        constants, shares: of its first step, as ``chain.Unit`` has them; 0 and empty where the estimate is not exact.
+        along: axis along which its stores move on, as there.
     """
 
     cycles: float
@@ -97,7 +98,8 @@ class Cost(msgspec.Struct, frozen=True, gc=False):
     tiles: int
     flow: Flow
     constants: float
-    share: float
+    shares: tuple[float, ...]
+    along: int
 
     @property
     def largest(self) -> float:
@@ -171,14 +173,28 @@ def estimate(
         int(moved.tiles[0]),
         flow,
         float(constants[0]) if exact else 0.0,
-        _first_share(model, residency, moved) if exact else 0.0,
+        _first_shares(model, decision, residency, moved) if exact else (),
+        next((axis for axis in decision.order if decision.tile[axis] < model.shape[axis]), -1),
     )
 
 
-def _first_share(model: NodeModel, residency: Residency, moved: Traffic) -> float:
-    """Of the tensors that come from XRAM, what the first tile needs."""
-    streamed = (s.nbytes for s in model.streams if s.position is not None and not residency.inputs[s.position])
-    return float(moved.first_data[0]) / max(1.0, sum(streamed))
+def _first_shares(model: NodeModel, decision: NodeDecision, residency: Residency, moved: Traffic) -> tuple[float, ...]:
+    """Of the largest tensor that comes from XRAM, what the first tile needs along every axis; of a portion of the
+    reduction only how much."""
+    streamed = [s for s in model.streams if s.position is not None and not residency.inputs[s.position]]
+    largest = max(streamed, key=lambda stream: stream.nbytes, default=None)
+    if largest is None or largest.position is None:
+        return ()
+    if decision.portion:
+        return (float(moved.first_data[0]) / max(1.0, sum(stream.nbytes for stream in streamed)),)
+    region = model.input_region(largest.position, Region((0,) * len(model.shape), decision.tile))
+    shape = model.graph.tensors[model.node.inputs[model.inputs[largest.position]]].shape
+    return shares_of(region, shape)
+
+
+def shares_of(region: Region, shape: Sequence[int]) -> tuple[float, ...]:
+    """What a box is of a tensor along every axis."""
+    return tuple(part / max(1, whole) for part, whole in zip(region.extent, shape, strict=True))
 
 
 def _work(
@@ -190,8 +206,12 @@ def _work(
     if exact:
         return {tile.extent: (model.tile_cost(tile, axis, residency, portion), times, 1.0) for tile, times in kinds}
     full = kinds[0][0]
-    cost = model.slices.rough_cost(full, axis, residency, portion)
-    return {tile.extent: (cost, times, tile.size / full.size) for tile, times in kinds}
+    work = {}
+    for tile, times in kinds:
+        like = Region((*full.start[:-2], *tile.start[-2:]), (*full.extent[:-2], *tile.extent[-2:]))
+        cost = model.slices.rough_cost(like, axis, residency, portion)
+        work[tile.extent] = (cost, times, tile.size / like.size)
+    return work
 
 
 def _exactly(

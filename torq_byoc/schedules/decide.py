@@ -26,6 +26,7 @@ from torq_byoc.schedules.cost_model import (
     flow_of,
     loaded_early,
     rank_of,
+    tile_kinds,
 )
 from torq_byoc.schedules.flow import larger
 from torq_byoc.schedules.node_model import NodeModel
@@ -276,8 +277,15 @@ class NodeSpace:
             depth = self._depth(index)
             found = [self._priced(option, moved, depth, exact=False) for option in options]
             self._rough[index] = found
-            self._order.learn(index, {choice.decision.split_axis: choice.cost.slices for choice in found})
+            work = {choice.decision.split_axis: choice.cost.slices for choice in found}
+            self._order.learn(index, work, {axis: self._if_all_were_full(decision, axis) for axis in work})
         return self._rough[index]
+
+    def _if_all_were_full(self, decision: NodeDecision, axis: int | None) -> float:
+        """Busy cycles of the slices when no tile of a decision is a remainder."""
+        full, _ = tile_kinds(self.model.shape, decision.tile)[0]
+        cost = self.model.slices.rough_cost(full, axis, self.residency, decision.portion)
+        return cost.cycles * math.prod(self.model.shape) / full.size
 
     def _exactly(self, index: int, decision: NodeDecision) -> Choice:
         key = (decision, self._depth(index))

@@ -98,20 +98,20 @@ class PricingOrder:
         self._priced = np.zeros(len(bound), dtype=bool)
         self._lowest: dict[tuple[int, int], float] = {}
 
-    def learn(self, index: int, work: dict[int | None, float]) -> None:
+    def learn(self, index: int, work: dict[int | None, float], full: dict[int | None, float]) -> None:
         """Expect of candidates like this one what it needs.
 
         Args:
             index: the candidate.
             work: busy cycles of its slices, by the axis along which its tiles are divided.
+            full: the same if every tile were a full one; tiles with such rows may leave other remainders.
         """
         for way, axis in enumerate(self._parts.axes[index].tolist()):
-            share = float(self._parts.shares[index, way])
-            cycles = work.get(None if axis < 0 else axis)
-            if cycles is not None and share < np.inf:
-                factor = cycles / (self._work * share)
-                self._generalise(_ROW, self._parts.rows, int(self._parts.rows[index, way]), factor)
-                self._generalise(_PLANE, self._parts.planes, int(self._parts.planes[index, way]), factor)
+            share, divided = float(self._parts.shares[index, way]), None if axis < 0 else axis
+            if divided in work and share < np.inf:
+                even = self._work * share
+                self._generalise(_ROW, self._parts.rows, int(self._parts.rows[index, way]), full[divided] / even)
+                self._generalise(_PLANE, self._parts.planes, int(self._parts.planes[index, way]), work[divided] / even)
         same = np.flatnonzero(self._tile == self._tile[index])
         self._priced[same] = True
         self.expected[same] = self.least[same] = self._rank(same, min(work.values()) / self._work)

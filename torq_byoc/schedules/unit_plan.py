@@ -47,6 +47,12 @@ class Plan:
         return self.end.cycles
 
     @property
+    def tiles(self) -> int:
+        """Steps of all units, those aside that do not fit."""
+        costs = (choice.cost if isinstance(choice, Choice) else choice for choice in self.choices if choice)
+        return sum(cost.tiles for cost in costs)
+
+    @property
     def cost(self) -> float:
         """Rank of all units together, each priced by itself."""
         return sum(choice.rank[0] if choice else float("inf") for choice in self.choices)
@@ -60,7 +66,8 @@ def unit_of(choice: Choice | GroupChoice, resident: int, config: NpuConfig) -> U
         flow,
         min(cost.constants, flow.loads),
         min(cost.largest, flow.loads),
-        cost.share,
+        cost.shares,
+        cost.along,
         room / config.dma_bytes_per_cycle,
         cost.tiles,
         FEWER_TILES * cost.tiles + choice.crowding,

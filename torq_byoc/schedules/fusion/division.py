@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from torq_byoc.kernels.kernel import Region
+from torq_byoc.schedules.cost_model import shares_of
 from torq_byoc.schedules.fusion.band_kinds import BandKind, BandTraffic, ConstantLoad, NodeLoads
 from torq_byoc.schedules.fusion.bands import Band, BandCut, band_count
 from torq_byoc.schedules.fusion.segment import Segment
@@ -262,11 +263,12 @@ class Division:
         stored = self._stored
         return tuple([{name: stored(name, region) for name, region in kind.held.items()} for kind in self.kinds])
 
-    def first_share(self, resident: frozenset[str]) -> float:
-        """The largest part of a tensor from XRAM that the first band reads; 0 where there is none."""
+    def first_shares(self, resident: frozenset[str]) -> tuple[float, ...]:
+        """Of the tensor from XRAM of which the first band reads the largest part, that part along every axis; empty
+        where there is none."""
         held, shapes = self.kinds[0].held, self.segment.shapes
-        streamed = (name for name in self.segment.sources - resident if name in held)
-        return max((held[name].size / math.prod(shapes[name]) for name in streamed), default=0.0)
+        streamed = [name for name in self.segment.sources - resident if name in held]
+        return max((shares_of(held[name], shapes[name]) for name in sorted(streamed)), key=math.prod, default=())
 
     @cached_property
     def _source_loads(self) -> dict[str, int]:

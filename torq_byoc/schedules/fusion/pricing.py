@@ -16,6 +16,7 @@ from torq_byoc.schedules.cost_model import CostWeights, loaded_early, programs_d
 from torq_byoc.schedules.flow import Flow
 from torq_byoc.schedules.fusion.band_flow import BandSteps, GroupFlow, NodeStep
 from torq_byoc.schedules.fusion.division import Division
+from torq_byoc.schedules.node_operands import Residency
 from torq_byoc.schedules.record import GroupDecision
 from torq_byoc.schedules.slice_costs import NOTHING_TO_DO, SliceCost
 
@@ -36,7 +37,7 @@ class GroupChoice:
         demand: bytes of LRAM.
         tiles: steps of all bands.
         division, resident: what the decision belongs to, and which tensors are in LRAM as a whole.
-        constants, largest, share: of the first band, as ``chain.Unit`` has them.
+        constants, largest, shares: of the first band, as ``chain.Unit`` has them.
         crowding: cycles among ``chained`` that are there because the LRAM is nearly full.
     """
 
@@ -50,7 +51,7 @@ class GroupChoice:
     resident: frozenset[str]
     constants: float
     largest: float
-    share: float
+    shares: tuple[float, ...]
     crowding: float
 
     @cached_property
@@ -62,6 +63,11 @@ class GroupChoice:
     def flow(self) -> Flow:
         """Its pipeline with all of its code."""
         return self.division.flow(self.decision.buffers, self.resident, self.decision.split_axes)
+
+    @property
+    def along(self) -> int:
+        """The axis along which its stores move on, as ``chain.Unit`` has it."""
+        return self.decision.axis if self.decision.outer is None else self.decision.outer
 
     @cached_property
     def rank(self) -> tuple[float, float]:
@@ -79,7 +85,7 @@ class PricedDivision:
 
     def __init__(self, division: Division, config: NpuConfig, weights: CostWeights) -> None:
         self.division, self.segment, self.config, self.weights = division, division.segment, config, weights
-        self._work: dict[tuple[tuple[int | None, ...], frozenset[int]], _Work] = {}
+        self._work: dict[tuple[tuple[int | None, ...], frozenset[str]], _Work] = {}
         self._flows: dict[tuple[int, frozenset[str], tuple[int | None, ...]], Flow] = {}
 
     def choice(
@@ -122,7 +128,7 @@ class PricedDivision:
             resident,
             constants,
             division.largest_constants / rate,
-            division.first_share(resident),
+            division.first_shares(resident),
             crowding,
         )
 
@@ -189,14 +195,15 @@ class PricedDivision:
 
     def _slices(self, axes: tuple[int | None, ...], resident: frozenset[str]) -> _Work:
         """What the bands ask of the slices with these split axes, beside what is resident."""
-        key = (axes, self.division.in_place(resident))
+        key = (axes, resident)
         if key not in self._work:
             self._work[key] = self._summed(*key)
         return self._work[key]
 
-    def _summed(self, axes: tuple[int | None, ...], in_place: frozenset[int]) -> _Work:
+    def _summed(self, axes: tuple[int | None, ...], resident: frozenset[str]) -> _Work:
         cycles = programs = nbytes = peak = jobs = tiles = 0
         found = []
+        in_place, residencies = self.division.in_place(resident), self._residencies(resident)
         for kind in self.division.kinds:
             costs = []
             for index, box in kind.steps:
@@ -204,7 +211,10 @@ class PricedDivision:
                     costs.append(NOTHING_TO_DO)
                     continue
                 model = self.segment.models[index]
-                cost, loads = model.tile_cost(box, axes[index], model.streamed), self._program_loads(index, kind.times)
+                cost, loads = (
+                    model.tile_cost(box, axes[index], residencies[index]),
+                    self._program_loads(index, kind.times),
+                )
                 cycles += kind.times * cost.cycles
                 programs += loads
                 nbytes += loads * cost.program_bytes
@@ -214,6 +224,14 @@ class PricedDivision:
                 costs.append(cost)
             found.append(tuple(costs))
         return _Work(tuple(found), cycles, programs, nbytes, peak, jobs, tiles)
+
+    def _residencies(self, resident: frozenset[str]) -> list[Residency]:
+        """Which operands of every node lie in LRAM as a whole, whose rows are walked by the strides of that."""
+        segment = self.segment
+        return [
+            Residency(tuple(name in resident for name in names), node.output in resident)
+            for node, names in zip(segment.nodes, segment.names, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
