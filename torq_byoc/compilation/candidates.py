@@ -84,6 +84,11 @@ class CandidateSearch:
         with self.clock.stage("schedule"):
             return self._plan(BUDGETS[0], self.options.effort, planned).expected
 
+    def tiles(self, planned: Callable[[Scheduler], Plan]) -> int:
+        """Tiles of a plan with all of the share."""
+        with self.clock.stage("schedule"):
+            return self._plan(BUDGETS[0], self.options.effort, planned).tiles
+
     def candidate(self, planned: Callable[[Scheduler], Plan], limit: float = float("inf")) -> Candidate | None:
         """Schedule with as much LRAM as leads to a layout; in the last resort without fused groups (effort 0).
 

@@ -46,6 +46,13 @@ RUNGS, RUNGS_OF_SMALL = 6, 4
 """As many of those, from the largest on."""
 WORTH_MORE_BYTES = 1.001
 """Rank of a candidate over that of a plan for less LRAM, which moves more bytes, from which on that is worth it."""
+MANY_TILES = 500
+"""Tiles of a plan from which on its program is large."""
+LESS_FULL = 0.95
+"""Share of the LRAM for which a plan of a large program is made as well: groups and residency are chosen in turns,
+which may lead to where more is gained from there."""
+LEAST_GAIN = 0.998
+"""Cycles expected of another plan over those of the usual one, up to which it is preferred."""
 MISSES = 2
 """Sizes in a row that promise too little, after which no smaller one is tried."""
 HELD_UP = 1.012
@@ -98,8 +105,7 @@ def fastest_candidate(graph: OpGraph, options: Options, clock: StageClock) -> Ca
 def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> Candidate:
     """The fastest of the candidates that a search of the requested effort leads to."""
     search = CandidateSearch(graph, options, clock)
-    preferred = search.candidate(Scheduler.best)
-    assert preferred is not None, "there is no limit to what it may cost"
+    preferred = _preferred(search)
     size = len(preferred.generated.program.jobs)
     chosen = _with_any_groups(search, preferred, size)
     if not _is_free(graph, options):
@@ -108,6 +114,20 @@ def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> C
     if size <= SMALL or chosen is preferred:
         chosen = _with_room(search, chosen, size)
     return _faster(chosen, _on_half_the_slices(graph, options, chosen, size, clock))
+
+
+def _preferred(search: CandidateSearch) -> Candidate:
+    """The candidate of the usual plan; for large programs, next to which plans are cheap, that of the plan for a little
+    less LRAM where more is expected from it."""
+    chosen, free = search, _is_free(search.graph, search.options)
+    if search.options.effort > 0 and free and search.tiles(Scheduler.best) >= MANY_TILES:
+        narrowed = search.narrowed(LESS_FULL)
+        expected = _attempted(narrowed.expected, Scheduler.best)
+        if expected is not None and expected < LEAST_GAIN * search.expected(Scheduler.best):
+            chosen = narrowed
+    candidate = chosen.candidate(Scheduler.best)
+    assert candidate is not None, "there is no limit to what it may cost, and it is the first"
+    return candidate
 
 
 def _faster(chosen: Candidate, rival: Candidate | None) -> Candidate:
