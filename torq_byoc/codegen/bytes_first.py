@@ -48,7 +48,13 @@ class Fit:
     most_ops: int
 
 
-FITS = (Fit(0.95, 1 << 30, 2_000), Fit(1.0, 16, 10_000), Fit(1.0, 2, 10_000), Fit(0.95, 4, 10_000))
+FITS = (
+    Fit(0.95, 1 << 30, 2_000),
+    Fit(1.0, 16, 10_000),
+    Fit(1.0, 2, 10_000),
+    Fit(1.0, 1, 10_000),
+    Fit(0.95, 4, 10_000),
+)
 SEARCH_EFFORT = 1
 FITTING_ATTEMPTS = 20
 SEARCHED_OPS = 900
