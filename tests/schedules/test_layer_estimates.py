@@ -11,8 +11,10 @@ from torq_byoc.kernels.builder import GraphBuilder
 from torq_byoc.kernels.graph import OpGraph
 from torq_byoc.npu_model.config import NpuConfig
 from torq_byoc.npu_model.dtypes import DType
-from torq_byoc.schedules.plan import schedule
-from torq_byoc.schedules.record import DecisionRecord, NodeDecision
+from torq_byoc.npu_model.isa import Engine
+from torq_byoc.schedules.fusion.pricing import GroupChoice
+from torq_byoc.schedules.plan import Scheduler, schedule
+from torq_byoc.schedules.record import DecisionRecord, GroupDecision, NodeDecision
 
 CONFIG = NpuConfig()
 
@@ -55,3 +57,26 @@ def assert_estimated(graph: OpGraph, decision: NodeDecision, tolerance: float) -
     generated = run_exact(graph, plan, CONFIG)
     assert plan.nodes[0].decision == decision
     assert plan.nodes[0].estimate == pytest.approx(generated.timeline.total_cycles, rel=tolerance)
+
+
+@pytest.mark.parametrize("columns", [8, 40, 80])
+def test_bands_that_cut_the_rows_of_a_tensor_in_lram_are_expected_to_walk_its_rows(columns: int) -> None:
+    """In a tile of its own the part would be one row; in the tensor's place every row of it is short."""
+    builder, shape = GraphBuilder("walk"), (1, 8, 40, 80)
+    x = builder.input("x", shape, DType.INT8)
+    for name in ("first", "second", "third"):
+        x = builder.emit("act", [x], shape, DType.INT8, rescale=single(1, 0, 0), hint=name)
+    builder.output(x)
+    graph, names = builder.finish(), ("second", "third")
+    record = DecisionRecord(resident={"first": True}, groups=(GroupDecision(names, 3, columns, (1, 1), 2),))
+    scheduler = Scheduler(graph, CONFIG, overrides=record)
+    plan = scheduler.best()
+    generated = run_exact(graph, scheduler.schedule(plan), CONFIG)
+    busy = sum(
+        event.end - event.start
+        for event in generated.timeline.events
+        if event.engine is Engine.SLICE and generated.jobs[event.job].node in names
+    )
+    group = plan.choices[-1]
+    assert isinstance(group, GroupChoice)
+    assert group.flow.work == pytest.approx(busy / CONFIG.slices, rel=0.02)

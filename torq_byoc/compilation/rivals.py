@@ -119,15 +119,15 @@ def _fastest_at_effort(graph: OpGraph, options: Options, clock: StageClock) -> C
 def _preferred(search: CandidateSearch) -> Candidate:
     """The candidate of the usual plan; for large programs, next to which plans are cheap, that of the plan for a little
     less LRAM where more is expected from it."""
-    chosen, free = search, _is_free(search.graph, search.options)
+    rival, free = None, _is_free(search.graph, search.options)
     if search.options.effort > 0 and free and search.tiles(Scheduler.best) >= MANY_TILES:
         narrowed = search.narrowed(LESS_FULL)
         expected = _attempted(narrowed.expected, Scheduler.best)
         if expected is not None and expected < LEAST_GAIN * search.expected(Scheduler.best):
-            chosen = narrowed
-    candidate = chosen.candidate(Scheduler.best)
-    assert candidate is not None, "there is no limit to what it may cost, and it is the first"
-    return candidate
+            rival = _attempted(narrowed.candidate, Scheduler.best)
+    preferred = rival or search.candidate(Scheduler.best)
+    assert preferred is not None, "there is no limit to what it may cost, and it is the first"
+    return preferred
 
 
 def _faster(chosen: Candidate, rival: Candidate | None) -> Candidate:
