@@ -19,6 +19,8 @@ from torq_byoc.codegen.occupancy import Opening, highest, span
 from torq_byoc.codegen.result_places import Places, ResultPlacer, lingering_results, swept_further
 
 MAX_LOOKAHEAD = 96
+OFTEN = 8
+"""Tiles of a node whose loads found no room early, after which none of its later ones is expected to find it."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ class Placement:
         """What to give up after a failure, one after the other: results that linger in the failed buffer's steps, its
         early loads (in this order or the other), those of the loads that are in its way.
 
-        What one tile of a node lacks its later tiles lack as well: all of them are relieved at once.
+        What two tiles of a node lack its later tiles lack as well: results stop to linger in all of these.  That loads
+        come early is what double buffering is: only where many tiles had to do without, the later ones do.
         """
         known, failed = self.relief, self.failed
 
@@ -131,21 +134,20 @@ class Placement:
             return life.start <= failed.end and life.end >= failed.start
 
         anew = known.anew | {buffer for buffer, holder in self.reused.items() if in_the_way(holder)}
-        starts = self._tiles_from(failed.start)
+        tiles = self.needs.tiles_of.get(self.failed_node, ())
+        before, later = [t for t in tiles if t < failed.start], [t for t in tiles if t > failed.start]
+        starts = {failed.start, *(later if any(step in known.swept for step in before) else ())}
         until = max(failed.end, *starts)
         steps = {step for at in starts for step in range(at, min(at + failed.end - failed.start, until) + 1)}
         swept = swept_further(self.needs, known.swept, steps)
-        punctual = known.punctual | starts
-        fewer, later = Relief(known.punctual, swept, anew), Relief(punctual, known.swept, anew)
-        for less in (later, fewer) if linger_last else (fewer, later):
+        often = len(known.punctual.intersection(before)) >= OFTEN
+        punctual = known.punctual | {failed.start, *(later if often else ())}
+        lingering, early = Relief(known.punctual, swept, anew), Relief(punctual, known.swept, anew)
+        for less in (early, lingering) if linger_last else (lingering, early):
             if (less.punctual, less.swept) != (known.punctual, known.swept):
                 return less
         beside = {use for buffer, use in self.fetched.items() if in_the_way(buffer)}
         return Relief(punctual | beside, swept, anew)
-
-    def _tiles_from(self, first: int) -> frozenset[int]:
-        """The first step of the failed buffer, and those of the later tiles of its node."""
-        return frozenset({first, *(step for step in self.needs.tiles_of.get(self.failed_node, ()) if step > first)})
 
     def _reuse(self, fetch: Fetch) -> bool:
         """Let the copy that another node left stay until the fetch is needed, if its place is free for so long."""
