@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from codegen.infra import residual_graph
 
+from torq_byoc.codegen import placement
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.lifetimes import Lifetime
 from torq_byoc.codegen.needs import Needs
@@ -29,6 +30,8 @@ class StoredResults:
         self.fixed = {buffer: Lifetime(end, end) for buffer, (end, _, _) in results.items()}
         self.lingering = {buffer: until for buffer, (_, until, _) in results.items()}
         self.cells = {buffer: cells for buffer, (_, _, cells) in results.items()}
+        self.steps, self.cell = 1 + max(until for _, until, _ in results.values()), 8
+        self.tiles_of: dict[int, list[int]] = {}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,31 @@ def test_small_results_linger_where_large_ones_make_room() -> None:
         left.append(sorted(lingering_results(needs, swept)))
     assert left == [[2, 3], [3], [3]]
     assert swept_further(needs, swept, {2}) == swept, "nothing lingers there any more"
+
+
+def failed(needs: StoredResults, relief: Relief, step: int) -> Placement:
+    """An attempt with no room for what the tile of step 0, 2, 4 ... loads."""
+    needs.tiles_of = {0: list(range(0, needs.steps, 2))}
+    attempt = Placement(ResultPlacer(cast(Needs, needs), 1024), relief)
+    attempt.failed, attempt.failed_node = Lifetime(step, step), 0
+    return attempt
+
+
+def test_results_make_room_for_the_later_tiles_of_a_node_once_two_lacked_it() -> None:
+    needs = StoredResults({step: (step, step, 8) for step in range(40)})
+    once = failed(needs, Relief(), 4).relieved(linger_last=False)
+    assert (set(once.swept), once.punctual) == ({4}, set())
+    twice = failed(needs, once, 8).relieved(linger_last=False)
+    assert (set(twice.swept), twice.punctual) == ({4, *range(8, 40, 2)}, set())
+
+
+def test_early_loads_of_later_tiles_are_given_up_once_many_were() -> None:
+    needs = StoredResults({step: (step, step, 8) for step in range(40)})
+    relief = Relief()
+    for tile in range(placement.OFTEN):
+        relief = failed(needs, relief, 2 * tile).relieved(linger_last=True)
+        assert (relief.punctual, relief.swept) == (set(range(0, 2 * tile + 1, 2)), {})
+    assert failed(needs, relief, 20).relieved(linger_last=True).punctual == relief.punctual | set(range(20, 40, 2))
 
 
 def test_results_without_room_name_when_they_are_needed(needs: Needs) -> None:

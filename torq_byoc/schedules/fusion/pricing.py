@@ -211,10 +211,8 @@ class PricedDivision:
                     costs.append(NOTHING_TO_DO)
                     continue
                 model = self.segment.models[index]
-                cost, loads = (
-                    model.tile_cost(box, axes[index], residencies[index]),
-                    self._program_loads(index, kind.times),
-                )
+                cost = model.tile_cost(box, axes[index], residencies[index])
+                loads = self._program_loads(index, kind.times)
                 cycles += kind.times * cost.cycles
                 programs += loads
                 nbytes += loads * cost.program_bytes
