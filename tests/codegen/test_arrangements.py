@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from codegen.infra import check_places, residual_graph
 
+from torq_byoc.codegen import arrangements
 from torq_byoc.codegen.arrangements import ARRANGEMENTS, arranged, order_cycles, order_dependencies
 from torq_byoc.codegen.build import build
 from torq_byoc.codegen.bytes_first import FITS
@@ -38,6 +39,18 @@ def test_no_two_buffers_share_a_byte_at_one_time(seed):
     assert 1 < len(orders) <= len(ARRANGEMENTS) + len(FITS) + 1  # with those by bytes
     for ordered in orders:
         check_places(program, ordered, CONFIG)
+
+
+def test_long_programs_are_arranged_in_fewer_ways(monkeypatch):
+    program = in_steps(0)[2]
+    copies, by_bytes = clean_copies(program), len(FITS) + 1
+    every = len(list(arranged(program, CONFIG, Early(), copies)))
+    monkeypatch.setattr(arrangements, "FEW_OPS", len(program.ops) - 1)
+    few = len(list(arranged(program, CONFIG, Early(), copies)))
+    monkeypatch.setattr(arrangements, "RIVAL_OPS", len(program.ops) - 1)
+    one = len(list(arranged(program, CONFIG, Early(), copies)))
+    assert one < few < every <= len(ARRANGEMENTS) + by_bytes
+    assert one <= 1 + by_bytes
 
 
 @pytest.mark.parametrize("seed", range(4))
