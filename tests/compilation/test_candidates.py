@@ -339,6 +339,29 @@ def test_more_effort_never_loses_to_the_usual_one(effort: int, monkeypatch: pyte
     assert _cycles(graph, thorough) == _cycles(graph, usual)
 
 
+@pytest.mark.parametrize(("tiles", "fits", "grouped"), [(1, True, True), (1, False, False), (10_000, True, False)])
+def test_large_programs_take_the_plan_for_less_memory_where_it_promises_more(
+    tiles: int, fits: bool, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless that has no layout: here the usual plan is misled to do without groups."""
+    best, candidate = Scheduler.best, candidates.CandidateSearch.candidate
+
+    def misled(scheduler: Scheduler) -> Plan:
+        return scheduler.without_groups() if scheduler.capacity == scheduler.config.lram_usable else best(scheduler)
+
+    def laid_out(search: candidates.CandidateSearch, plan: Callable[[Scheduler], Plan]) -> Candidate | None:
+        if search.share < 1 and not fits:
+            raise LramOverflowError("too large", where="here", why="it is", remedy="none")
+        return candidate(search, plan)
+
+    monkeypatch.setattr(Scheduler, "best", misled)
+    monkeypatch.setattr(candidates.CandidateSearch, "candidate", laid_out)
+    monkeypatch.setattr(rivals, "MANY_TILES", tiles)
+    small = Options(config=replace(NpuConfig(), lram_bytes=64 << 10))
+    preferred = rivals._preferred(candidates.CandidateSearch(chain(3, 8, 64), small, StageClock()))
+    assert bool(preferred.schedule.groups) == grouped
+
+
 @pytest.mark.parametrize(("channels", "extent", "gain"), [(32, 56, 0.92), (48, 40, 0.91)])
 def test_a_program_that_waits_for_room_is_planned_with_less(
     channels: int, extent: int, gain: float, monkeypatch: pytest.MonkeyPatch

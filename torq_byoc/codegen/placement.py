@@ -84,6 +84,8 @@ class Placement:
 
     Attributes:
         places: of the buffers placed so far.
+        failed, failed_node: when the buffer that found no room is needed, and the first step of the node that loads
+            it; -1 for a result.
         reused: for buffers that need no load, the buffer that holds the same.
         reserved: for buffers whose place is kept free for them, from which slot on, and the place.
     """

@@ -137,8 +137,8 @@ def estimate(
         weights: constants of the model.
         depth: which operands have a second buffer.
         exact: ask the kernel for the slice cycles of every kind of tile and let the tiles follow one another in their
-            order; otherwise only ask for the full tile, scale the smaller ones at the borders by their size, and take
-            all tiles for alike.
+            order; otherwise only ask for one kind of tile for every plane (the innermost two axes), scale those with
+            fewer of such planes by their size, and take all tiles for alike.
     """
     config = model.config
     rate = config.dma_bytes_per_cycle
